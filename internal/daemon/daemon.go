@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sluicegate/audit"
+	"sluicegate/dnsguard"
+	"sluicegate/internal/control"
+	"sluicegate/internal/identity"
+	"sluicegate/policy"
+	"sluicegate/proxy"
+)
+
+// drainTime is how long a stop waits for live requests and tunnels.
+const drainTime = 5 * time.Second
+
+// Options are what a daemon needs to start.
+type Options struct {
+	Paths    Paths
+	Settings Settings
+	// Version of the program, for records and status.
+	Version string
+	// Logger for operators; nil discards.
+	Logger *slog.Logger
+}
+
+// Daemon is a running gate. Make it with Start.
+type Daemon struct {
+	opts    Options
+	log     *slog.Logger
+	started time.Time
+	policy  Policy
+
+	audit   *audit.Log
+	proxy   *proxy.Server
+	control *control.Server
+	machine *machine
+	bound   []Bound
+
+	done chan struct{}
+	wg   sync.WaitGroup
+}
+
+// Start loads the policy, opens the audit log, binds every listener, records
+// service.started and serves. It returns when all of that is done, or with
+// everything undone and an error that says how to mend it.
+func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
+	d := &Daemon{opts: opts, log: opts.Logger, started: time.Now(), done: make(chan struct{})}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			d.abort()
+		}
+	}()
+	if d.policy, err = LoadPolicy(opts.Paths, opts.Settings); err != nil {
+		return nil, err
+	}
+	for _, n := range d.policy.Snapshot.Notices() {
+		d.log.Warn("policy notice", "file", n.File, "line", n.Line, "path", n.Path, "notice", n.Msg)
+	}
+	// The control socket comes first: it tells best that a gate runs already.
+	d.control, err = control.Listen(ctx, control.Options{Path: opts.Paths.Control, Logger: d.log, Handler: d.routes()})
+	if err != nil {
+		return nil, controlError(err)
+	}
+	d.audit, err = audit.Open(ctx, audit.Options{
+		File: opts.Settings.AuditFile, MaxSize: opts.Settings.RotateSize, Sync: opts.Settings.Sync,
+		Version: opts.Version, Logger: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = d.startProxy(ctx); err != nil {
+		return nil, err
+	}
+	if err = d.record(ctx, audit.ServiceStarted, &audit.Service{
+		Listeners: d.listeners(), PreviousStop: d.audit.PreviousStop(),
+	}); err != nil {
+		return nil, fmt.Errorf("writing the first audit record: %w", err)
+	}
+	d.proxy.Start()
+	d.control.Start()
+	d.wg.Add(1)
+	go func() {
+		defer d.wg.Done()
+		d.machine.watch(d.done)
+	}()
+	return d, nil
+}
+
+// controlError adds the mend to an error that has none: what the system said
+// about a folder that can't be made or used. The control socket moves with the
+// state folder, wherever it was.
+func controlError(err error) error {
+	for _, told := range []error{control.ErrRunning, control.ErrUntrustedPath, control.ErrPath} {
+		if errors.Is(err, told) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: choose a folder that this user may write to with --state-dir", err)
+}
+
+// startProxy makes the proxy and binds the listeners; it serves nothing yet.
+func (d *Daemon) startProxy(ctx context.Context) error {
+	s := d.opts.Settings
+	resolver, err := dnsguard.New(dnsguard.Config{Upstreams: s.Upstreams})
+	if err != nil {
+		return err
+	}
+	d.machine = &machine{log: d.log}
+	snapshot := d.policy.Snapshot
+	d.proxy, err = proxy.New(proxy.Config{
+		Snapshot:        func() *policy.Snapshot { return snapshot },
+		Local:           d.machine.local,
+		Recorder:        d.audit,
+		Resolver:        names{resolver},
+		Identifier:      &peers{own: identity.Self(), log: d.log, names: map[uint32]string{}},
+		Limits:          s.Limits,
+		Detail:          s.Detail,
+		Allowed:         s.Allowed,
+		AllowUnrecorded: s.AllowUnrecorded,
+		PolicySource:    d.policy.Source,
+		Logger:          d.log,
+	})
+	if err != nil {
+		return err
+	}
+	if d.bound, err = bindAll(ctx, d.proxy, snapshot.Profiles(), d.log); err != nil {
+		return err
+	}
+	for _, b := range d.bound {
+		for _, a := range b.Addresses {
+			d.machine.ports = append(d.machine.ports, a.Port())
+		}
+	}
+	if err := d.machine.refresh(); err != nil {
+		return fmt.Errorf("reading own addresses: %w", err)
+	}
+	return nil
+}
+
+// names joins the proxy to the resolver.
+type names struct{ r *dnsguard.Resolver }
+
+var _ proxy.Resolver = names{}
+
+// Resolve implements proxy.Resolver.
+func (n names) Resolve(ctx context.Context, q proxy.Query) (proxy.Answer, error) {
+	addrs, err := n.r.Lookup(ctx, q.Name)
+	return proxy.Answer{Addrs: addrs}, err
+}
+
+// record writes a record about the service itself.
+func (d *Daemon) record(ctx context.Context, name audit.Name, s *audit.Service) error {
+	msg := "the gate started"
+	if name == audit.ServiceStopped {
+		msg = "the gate stopped"
+	}
+	return d.audit.Record(ctx, audit.Event{
+		Level: audit.LevelInfo, Msg: msg, Event: name, Service: s,
+		Policy: &audit.Policy{Version: 1, Digest: d.policy.Snapshot.Digest(), Source: d.policy.Source},
+	})
+}
+
+// abort undoes what Start has done so far.
+func (d *Daemon) abort() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if d.proxy != nil {
+		d.proxy.Shutdown(ctx)
+	}
+	if d.control != nil {
+		_ = d.control.Close()
+	}
+	if d.audit != nil {
+		_ = d.audit.Close(context.Background())
+	}
+}
+
+// Shutdown stops to accept, waits up to 5 s (or until ctx ends) for live
+// requests and tunnels, ends the rest, records service.stopped and closes
+// everything. cause is why: signal or error.
+func (d *Daemon) Shutdown(ctx context.Context, cause string) error {
+	close(d.done)
+	d.wg.Wait()
+	drain, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	cut := d.proxy.Shutdown(drain)
+	if cut > 0 {
+		d.log.Warn("ended what was still open", "count", cut)
+	}
+	// The last record and the log's own end get time even if ctx is over.
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancelLast()
+	return errors.Join(
+		d.record(last, audit.ServiceStopped, &audit.Service{Cause: cause, CutFlows: cut}),
+		d.control.Shutdown(last),
+		d.audit.Close(last),
+	)
+}

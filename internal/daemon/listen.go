@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+
+	"sluicegate/audit"
+	"sluicegate/policy"
+	"sluicegate/proxy"
+)
+
+// Bound is a profile and the addresses it listens on.
+type Bound struct {
+	Profile   policy.Profile
+	Addresses []netip.AddrPort
+}
+
+var (
+	loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	loopback6 = netip.IPv6Loopback()
+)
+
+// anyPortTries is how often a port that is free on both addresses is looked
+// for when a profile asks for any.
+const anyPortTries = 20
+
+// bindAll binds 127.0.0.1 and ::1 for every profile. A host without IPv6 has no
+// ::1, which is said; any other failure is an error.
+func bindAll(ctx context.Context, s *proxy.Server, profiles []policy.Profile, log *slog.Logger) ([]Bound, error) {
+	var out []Bound
+	for _, p := range profiles {
+		addrs, err := bindProfile(ctx, s, p)
+		if err != nil {
+			return nil, err
+		}
+		if len(addrs) == 1 {
+			log.Warn("this host has no IPv6 loopback: the profile listens on IPv4 only", "profile", p.Name, "address", addrs[0])
+		}
+		out = append(out, Bound{Profile: p, Addresses: addrs})
+	}
+	return out, nil
+}
+
+func bindProfile(ctx context.Context, s *proxy.Server, p policy.Profile) ([]netip.AddrPort, error) {
+	for try := 0; ; try++ {
+		four, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback4, p.Port))
+		if err != nil {
+			return nil, bindError(p, netip.AddrPortFrom(loopback4, p.Port), err)
+		}
+		six, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback6, four.Port()))
+		switch {
+		case err == nil:
+			return []netip.AddrPort{four, six}, nil
+		case noSuchAddress(err):
+			return []netip.AddrPort{four}, nil
+		case p.Port != 0 || try == anyPortTries:
+			return nil, bindError(p, netip.AddrPortFrom(loopback6, four.Port()), err)
+		}
+		s.Unlisten(four)
+	}
+}
+
+// bindError says which listener, why, and how to mend it, in one line.
+func bindError(p policy.Profile, addr netip.AddrPort, err error) error {
+	_, name, _ := strings.Cut(p.Name, "/")
+	mend := ""
+	switch {
+	case inUse(err):
+		mend = fmt.Sprintf(": the port is in use; stop the program that has it, or set profiles.%s.listen.port of product %s to another one", name, p.Product)
+		return fmt.Errorf("listening on %s for %s%s", addr, p.Name, mend)
+	case notPermitted(err):
+		mend = fmt.Sprintf(": this user may not bind the port; set profiles.%s.listen.port of product %s to one above 1023", name, p.Product)
+		return fmt.Errorf("listening on %s for %s%s", addr, p.Name, mend)
+	}
+	var inner interface{ Unwrap() error }
+	for errors.As(err, &inner) && inner.Unwrap() != nil {
+		err = inner.Unwrap()
+	}
+	return fmt.Errorf("listening on %s for %s: %w", addr, p.Name, err)
+}
+
+// listeners lists the bound addresses for the record.
+func (d *Daemon) listeners() []audit.Listener {
+	var out []audit.Listener
+	for _, b := range d.bound {
+		for _, a := range b.Addresses {
+			out = append(out, audit.Listener{Profile: b.Profile.Name, Address: a.String()})
+		}
+	}
+	return out
+}

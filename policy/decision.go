@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Action is the outcome. The zero value denies.
+type Action int
+
+// Actions.
+const (
+	ActionDeny Action = iota
+	ActionAllow
+)
+
+// Proto is the way a destination was asked for. It decides what a rule without
+// ports covers.
+type Proto string
+
+// Protocols. The zero value is judged like a tunnel.
+const (
+	ProtoConnect Proto = "connect"
+	ProtoHTTP    Proto = "http"
+	ProtoDNS     Proto = "dns"
+)
+
+// Layer is where the deciding rule stands.
+type Layer string
+
+// Layers, from the strongest.
+const (
+	LayerBuiltin Layer = "builtin"
+	LayerGlobal  Layer = "global"
+	LayerProduct Layer = "product"
+)
+
+// Request is one question. Phases that are not known yet are absent, and Decide
+// is called again when they are.
+type Request struct {
+	// Profile is the listener's profile, product/profile.
+	Profile string
+	// Entitled says that the local user who asks may use the profile.
+	Entitled bool
+	// Destination is what was asked for.
+	Destination Destination
+	Proto       Proto
+	// Addrs are all the addresses of the destination; nil while it is not
+	// resolved. For an IP literal the destination itself is judged as well.
+	Addrs []netip.Addr
+	// Local is what is known of this machine; nil knows nothing.
+	Local *LocalSet
+	// Now is the time of the question. The zero time ends mode observe.
+	Now time.Time
+}
+
+// Decision is the answer. The zero value denies.
+type Decision struct {
+	Action Action
+	// Reason is never empty after Decide.
+	Reason Reason
+	// Would is the reason of the denial that observe mode relaxed, else "".
+	Would Reason
+	// Rule decided; nil when a default or the guard did.
+	Rule *Rule
+	// Layer of the rule or of the default.
+	Layer Layer
+	// Range and Addr are the special-purpose range and the address that the
+	// guard refused, or what a grant allowed; "" and zero otherwise.
+	Range string
+	Addr  netip.Addr
+	// Detail is a constant sentence where the reason alone says too little.
+	Detail string
+	// Profile is the profile's description; zero if there is none.
+	Profile Profile
+	// Digest is the policy that decided.
+	Digest string
+}
+
+// Allowed tells whether the action is to allow.
+func (d *Decision) Allowed() bool { return d.Action == ActionAllow }
+
+// Observed tells whether only observe mode let it through.
+func (d *Decision) Observed() bool { return d.Would != "" }

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+)
+
+// claim gives the request in flight to its handler, once. It is nil for a
+// request that was not handed out as one: then net/http has read another stream
+// than the one that was validated.
+func (rc *requestConn) claim() *head {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if !rc.inFlight || rc.claimed {
+		return nil
+	}
+	rc.claimed = true
+	return rc.head
+}
+
+// answered tells that the reply to the request in flight was written and that
+// net/http is about to read the next one.
+func (rc *requestConn) answered() {
+	rc.mu.Lock()
+	rc.inFlight = false
+	if !rc.passed {
+		rc.broken = true
+	}
+	rc.mu.Unlock()
+	rc.wake.Broadcast()
+}
+
+// bodyHere tells whether the body of the request in flight has arrived as a
+// whole. Only its handler may ask, before it reads the body.
+func (rc *requestConn) bodyHere() bool {
+	b := rc.body
+	_, f := b.advance(rc.in[rc.ready:])
+	return f == nil && b.done()
+}
+
+// hurry shortens the wait for what is left of a body that nobody wants.
+func (rc *requestConn) hurry() {
+	rc.mu.Lock()
+	rc.bodyBy = time.Now().Add(lingerTime)
+	_ = rc.TCPConn.SetReadDeadline(rc.bodyDeadlineLocked())
+	rc.mu.Unlock()
+}
+
+// hasPassed tells whether the request in flight was handed out as a whole.
+func (rc *requestConn) hasPassed() bool {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.passed
+}
+
+// faultOfBody returns the fault of the body in flight, nil if there is none.
+func (rc *requestConn) faultOfBody() *fault {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.bodyFault
+}
+
+// takePending returns what waits for resume.
+func (rc *requestConn) takePending() (*head, *fault) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	h, f := rc.head, rc.fault
+	rc.pending, rc.head, rc.fault = false, nil, nil
+	return h, f
+}
+
+// Write implements net.Conn. A client that reads nothing for the idle limit
+// loses the connection; net/http alone would wait for ever.
+func (rc *requestConn) Write(p []byte) (int, error) {
+	_ = rc.TCPConn.SetWriteDeadline(time.Now().Add(rc.limits.Idle))
+	return rc.TCPConn.Write(p)
+}
+
+// ReadFrom hides the TCPConn's own, which would bypass Write's deadline.
+func (rc *requestConn) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{rc}, r)
+}
+
+// CloseWrite implements what net/http looks for before it lingers; a connection
+// that will be resumed must stay open.
+func (rc *requestConn) CloseWrite() error {
+	rc.mu.Lock()
+	pending := rc.pending
+	rc.mu.Unlock()
+	if pending {
+		return nil
+	}
+	return rc.TCPConn.CloseWrite()
+}
+
+// Close implements net.Conn. A connection that will be resumed stays open. One
+// whose client may still be sending a body is closed in order, so that a reset
+// does not overtake the answer.
+func (rc *requestConn) Close() error {
+	rc.mu.Lock()
+	if rc.isClosed {
+		rc.mu.Unlock()
+		return net.ErrClosed
+	}
+	rc.isClosed = true
+	pending, unread := rc.pending, rc.inFlight && !rc.passed || rc.broken
+	rc.mu.Unlock()
+	rc.wake.Broadcast()
+	if pending {
+		return nil
+	}
+	if unread && rc.TCPConn.CloseWrite() == nil {
+		linger(rc.base, rc.TCPConn)
+	}
+	return rc.TCPConn.Close()
+}
+
+// finished runs when the goroutine of net/http is done with the connection.
+func (rc *requestConn) finished() {
+	rc.mu.Lock()
+	pending := rc.pending
+	var unseen *head
+	if rc.inFlight && !rc.claimed {
+		unseen = rc.head
+	}
+	rc.mu.Unlock()
+	if pending {
+		// On a goroutine of its own, whose stack is small.
+		go rc.resume()
+		return
+	}
+	rc.closed(unseen)
+}
+
+// linger reads what a peer still sends after it was answered, for a while: a
+// socket that is closed with unread bytes resets the connection, and the reset
+// may overtake the answer.
+func linger(base context.Context, c *net.TCPConn) {
+	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+	stop := context.AfterFunc(base, func() { _ = c.SetReadDeadline(past) })
+	defer stop()
+	var sink [4 << 10]byte
+	for total := 0; total < lingerBytes; {
+		n, err := c.Read(sink[:])
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}
