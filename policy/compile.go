@@ -128,17 +128,16 @@ func (s *source) fail(pos Position, path, hint, format string, args ...any) {
 
 // absent adds a problem about a key that is not there, unless an unknown key
 // beside it was meant to be it.
-func (s *source) absent(pos Position, parent string, keys []string, hint, format string, args ...any) {
-	for _, meant := range s.unknown[parent] {
-		if slices.Contains(keys, meant) {
-			return
-		}
+func (s *source) absent(pos Position, parent, key, hint, format string, args ...any) {
+	if !s.troubled(parent, key) {
+		s.add(pos, join(parent, key), hint, format, args...)
 	}
-	path := parent
-	if len(keys) == 1 {
-		path = join(parent, keys[0])
-	}
-	s.fail(pos, path, hint, format, args...)
+}
+
+// troubled tells whether there is a problem with the key of the mapping at
+// parent, be it that it was misspelt.
+func (s *source) troubled(parent, key string) bool {
+	return s.has(join(parent, key)) || slices.Contains(s.unknown[parent], key)
 }
 
 // notice adds something worth knowing that does not stop the load.
@@ -154,10 +153,13 @@ func (c *compiler) read(f File) {
 		return
 	}
 	s.notes.text = s.text
+	if s.stop() || s.paths[""] {
+		return
+	}
 	b := &s.body
 	switch {
 	case b.Version.Pos.Line == 0:
-		s.absent(Position{1, 1}, "", []string{"version"}, "write version: 1", "the version is missing")
+		s.absent(Position{1, 1}, "", "version", "write version: 1", "the version is missing")
 	case b.Version.V != version:
 		s.fail(b.Version.Pos, "version", "write version: 1", "version %d is not known", b.Version.V)
 	}
@@ -211,7 +213,7 @@ func (c *compiler) readProduct(s *source) {
 func (s *source) noName(v located[string], key, such string) {
 	hint := "small letters, digits and hyphens, such as " + such
 	if v.Pos.Line == 0 {
-		s.absent(s.body.Pos, "", []string{key}, hint, "the %s needs a name", key)
+		s.absent(s.body.Pos, "", key, hint, "the %s needs a name", key)
 		return
 	}
 	s.fail(v.Pos, key, hint, "this can not be the name of a %s", key)
@@ -249,8 +251,8 @@ func (c *compiler) compileGroup(g *groupSource) {
 	seen := map[string]bool{}
 	for i, h := range g.body.Hosts {
 		path := index("hosts", i)
-		p, ok := c.pattern(g.source, h, path, false)
-		if !ok {
+		p, ok := hostPattern(g.source, h, path)
+		if !ok || !narrow(g.source, p, h, path, "list the hosts; a group has no wildcard as wide as this") {
 			continue
 		}
 		host := p.String()

@@ -143,7 +143,7 @@ func (c *compiler) mergeListen(b *profileBuild, s *source, f *listenFile) {
 	path := join(b.path, "listen")
 	switch port := f.Port; {
 	case port.Pos.Line == 0:
-		s.absent(f.Pos, path, []string{"port"}, "write listen: {port: 18082}", "the port is missing")
+		s.absent(f.Pos, path, "port", "write listen: {port: 18082}", "the port is missing")
 	case port.V < 0 || port.V > 65535:
 		s.fail(port.Pos, join(path, "port"), "1 to 65535, or 0 for any free port", "the port is out of range")
 	default:
@@ -154,15 +154,24 @@ func (c *compiler) mergeListen(b *profileBuild, s *source, f *listenFile) {
 
 func (c *compiler) mergeRules(b *profileBuild, s *source, f profileFile) {
 	for i, u := range f.Use {
+		if s.stop() {
+			return
+		}
 		c.useGroup(b, s, u, index(join(b.path, "use"), i))
 	}
 	for i, a := range f.Allow {
+		if s.stop() {
+			return
+		}
 		at := index(join(b.path, "allow"), i)
 		if r, ok := c.allow(s, a, at, b.info.Name); ok && b.unique(s, a.Pos, at, "allow", r) && c.room(1, s, a.Pos, at) {
 			b.allow.add(r)
 		}
 	}
 	for i, d := range f.Deny {
+		if s.stop() {
+			return
+		}
 		at := index(join(b.path, "deny"), i)
 		if r, ok := c.deny(s, d, at, b.info.Name); ok && b.unique(s, d.Pos, at, "deny", r) && c.room(1, s, d.Pos, at) {
 			b.deny.add(r)
@@ -173,8 +182,6 @@ func (c *compiler) mergeRules(b *profileBuild, s *source, f profileFile) {
 func (c *compiler) useGroup(b *profileBuild, s *source, u located[string], path string) {
 	g, ok := c.groups[u.V]
 	switch {
-	case !ok && s.full():
-		s.more++
 	case !ok:
 		hint := "put it into a file with group: " + printable(u.V)
 		if near := nearest(u.V, slices.Sorted(maps.Keys(c.groups))); near != "" {
@@ -236,7 +243,7 @@ func (c *compiler) takePort(b *profileBuild) {
 	port := b.info.Port
 	if port == 0 {
 		if b.listen.from == nil {
-			at.from.absent(at.pos, b.path, []string{"listen"}, "write listen: {port: 18092}", "the profile has no listener and this product has no default port")
+			at.from.absent(at.pos, b.path, "listen", "write listen: {port: 18092}", "the profile has no listener and this product has no default port")
 		}
 		return
 	}

@@ -10,8 +10,12 @@ import (
 
 // allow compiles an allow rule.
 func (c *compiler) allow(s *source, f allowFile, path, owner string) (*Rule, bool) {
-	r, ok := c.target(s, f.target(), path, f.Wide.V)
+	r, ok := target(s, f.target(), path)
 	if !ok {
+		return nil, false
+	}
+	if wide := f.Wide.V || s.troubled(path, "wide"); !wide &&
+		!narrow(s, r.host, f.Host, path+".host", "list the hosts, or add wide: true to the rule if it is meant") {
 		return nil, false
 	}
 	if r.prefix.IsValid() {
@@ -23,7 +27,11 @@ func (c *compiler) allow(s *source, f allowFile, path, owner string) (*Rule, boo
 			s.fail(f.Wide.Pos, path+".wide", "remove it", "wide belongs to a wildcard host")
 			return nil, false
 		}
-		if !openable(s, r.prefix, r.ports, f.target().pos, path) {
+		v, key := f.CIDR, ".cidr"
+		if f.IP.Pos.Line > 0 {
+			v, key = f.IP, ".ip"
+		}
+		if !openable(s, r.prefix, r.ports, v.Pos, path+key) {
 			return nil, false
 		}
 	}
@@ -50,7 +58,7 @@ func (c *compiler) allow(s *source, f allowFile, path, owner string) (*Rule, boo
 // deny compiles a deny rule.
 func (c *compiler) deny(s *source, f denyFile, path, owner string) (*Rule, bool) {
 	// A deny rule may be as wide as its author likes.
-	r, ok := c.target(s, f.target(), path, true)
+	r, ok := target(s, f.target(), path)
 	if !ok {
 		return nil, false
 	}
@@ -60,7 +68,7 @@ func (c *compiler) deny(s *source, f denyFile, path, owner string) (*Rule, bool)
 			s.fail(v.Pos, at, "list narrower ranges instead", "except belongs to a host")
 			return nil, false
 		}
-		p, good := c.pattern(s, v, at, true)
+		p, good := hostPattern(s, v, at)
 		switch {
 		case !good:
 			ok = false
@@ -82,7 +90,7 @@ func (c *compiler) deny(s *source, f denyFile, path, owner string) (*Rule, bool)
 }
 
 // target reads host, ip or cidr (exactly one) and the ports.
-func (c *compiler) target(s *source, f targetFile, path string, wide bool) (*Rule, bool) {
+func target(s *source, f targetFile, path string) (*Rule, bool) {
 	r := &Rule{File: s.file.Name, Line: f.pos.Line, Why: f.why.V}
 	set := 0
 	for _, v := range []located[string]{f.host, f.ip, f.cidr} {
@@ -100,7 +108,7 @@ func (c *compiler) target(s *source, f targetFile, path string, wide bool) (*Rul
 	var ok bool
 	switch {
 	case f.host.Pos.Line > 0:
-		r.host, ok = c.pattern(s, f.host, path+".host", wide)
+		r.host, ok = hostPattern(s, f.host, path+".host")
 	case f.ip.Pos.Line > 0:
 		r.prefix, ok = address(s, f.ip, path+".ip")
 	default:
@@ -138,7 +146,7 @@ func ports(s *source, r *Rule, f targetFile, path string) bool {
 	return ok
 }
 
-func (c *compiler) pattern(s *source, v located[string], path string, wide bool) (pattern, bool) {
+func hostPattern(s *source, v located[string], path string) (pattern, bool) {
 	p, notice, fault := parsePattern(v.V)
 	if fault != nil {
 		s.fail(v.Pos, path, fault.hint, "%s", fault.msg)
@@ -147,12 +155,16 @@ func (c *compiler) pattern(s *source, v located[string], path string, wide bool)
 	if notice != "" {
 		s.notice(v.Pos, path, "%s", notice)
 	}
-	if !wide && p.coversPublicSuffix() {
-		s.fail(v.Pos, path, "list the hosts, or add wide: true to the rule if it is meant",
-			"anybody can own a name below %s", p.name)
-		return pattern{}, false
-	}
 	return p, true
+}
+
+// narrow refuses a wildcard that reaches across organisations.
+func narrow(s *source, p pattern, v located[string], path, hint string) bool {
+	if p.coversPublicSuffix() {
+		s.fail(v.Pos, path, hint, "anybody can own a name below %s", p.name)
+		return false
+	}
+	return true
 }
 
 func address(s *source, v located[string], path string) (netip.Prefix, bool) {
@@ -201,6 +213,10 @@ func prefix(s *source, v located[string], path string, single bool) (netip.Prefi
 // space or wholly in one special-purpose range that a rule can open. Single
 // metadata addresses inside stay refused.
 func openable(s *source, p netip.Prefix, ports []uint16, pos Position, path string) bool {
+	shown := p.String()
+	if p.IsSingleIP() {
+		shown = p.Addr().String()
+	}
 	for i := range specialRanges {
 		r := &specialRanges[i]
 		if !r.prefix.Overlaps(p) {
@@ -209,15 +225,15 @@ func openable(s *source, p netip.Prefix, ports []uint16, pos Position, path stri
 		inside := r.prefix.Bits() <= p.Bits()
 		switch {
 		case r.metadata && inside:
-			s.fail(pos, path, "remove it", "%s belongs to %s, which no rule can open", p, r.name)
+			s.fail(pos, path, "remove it", "%s belongs to %s, which no rule can open", shown, r.name)
 			return false
 		case r.metadata:
 			continue
 		case !inside:
-			s.fail(pos, path, "list the ranges that are needed one by one", "%s covers %s (%s), which is blocked", p, r.prefix, r.name)
+			s.fail(pos, path, "list the ranges that are needed one by one", "%s covers %s (%s), which is blocked", shown, r.prefix, r.name)
 			return false
 		case r.override == never:
-			s.fail(pos, path, "remove it", "%s lies in %s (%s), which no rule can open", p, r.prefix, r.name)
+			s.fail(pos, path, "remove it", "%s lies in %s (%s), which no rule can open", shown, r.prefix, r.name)
 			return false
 		case r.override == exactOnly && !p.IsSingleIP():
 			s.fail(pos, path, "write one address", "loopback is opened by its exact address only")
@@ -226,18 +242,18 @@ func openable(s *source, p netip.Prefix, ports []uint16, pos Position, path stri
 			s.fail(pos, path, "add ports: [8443] to the rule", "loopback is opened by its exact address and ports only")
 			return false
 		case p.IsSingleIP() && ClassifyAddr(p.Addr()).override == never:
-			s.fail(pos, path, "remove it", "%s leads to a metadata service, which no rule can open", p)
+			s.fail(pos, path, "remove it", "%s leads to a metadata service, which no rule can open", shown)
 			return false
 		default:
 			return true
 		}
 	}
 	if p.Addr().Is6() && (p.Bits() < globalUnicast.Bits() || !globalUnicast.Contains(p.Addr())) {
-		s.fail(pos, path, "only addresses in 2000::/3 are public", "%s is not public and no rule can open it", p)
+		s.fail(pos, path, "only addresses in 2000::/3 are public", "%s is not public and no rule can open it", shown)
 		return false
 	}
 	if c := ClassifyAddr(p.Addr()); p.IsSingleIP() && !c.public {
-		s.fail(pos, path, "remove it", "%s belongs to %s, which no rule can open", p, c.Range)
+		s.fail(pos, path, "remove it", "%s belongs to %s, which no rule can open", shown, c.Range)
 		return false
 	}
 	return true

@@ -109,6 +109,7 @@ func patternShape(s string) *patternFault {
 		if j := strings.IndexAny(host, "/?#"); j >= 0 {
 			host = host[:j]
 		}
+		host = host[strings.LastIndexByte(host, '@')+1:]
 		return &patternFault{"a host is wanted, not a URL", "write " + printable(host)}
 	}
 	if i := strings.IndexAny(s, "/?#"); i >= 0 {
@@ -136,7 +137,7 @@ func patternShape(s string) *patternFault {
 		return &patternFault{"a host does not start with a dot", "write *" + printable(s) + " for everything below, **" + printable(s) + " to include the name itself"}
 	}
 	if strings.HasPrefix(s, "*") && !strings.HasPrefix(s, "*.") && !strings.HasPrefix(s, "**.") {
-		return &patternFault{"a wildcard covers whole labels", "write *." + printable(strings.TrimLeft(s, "*"))}
+		return &patternFault{"a wildcard covers whole labels", "write *." + printable(strings.TrimLeft(s, "*."))}
 	}
 	return nil
 }

@@ -45,10 +45,9 @@ func (p Problem) Error() string {
 	}
 	if p.Source != "" && p.Line > 0 {
 		fmt.Fprintf(&b, "\n%5d | %s", p.Line, p.Source)
-		col := cmp.Or(p.caret, p.Column, 1)
-		if col <= len([]rune(p.Source))+1 {
-			b.WriteString("\n      | " + strings.Repeat(" ", col-1) + "^")
-		}
+		// A value that is missing stands behind the end of the line.
+		col := min(cmp.Or(p.caret, p.Column, 1), len([]rune(p.Source))+1)
+		b.WriteString("\n      | " + strings.Repeat(" ", col-1) + "^")
 	}
 	return b.String()
 }
@@ -82,7 +81,7 @@ type faults struct {
 	file  string
 	text  sourceText
 	list  Problems
-	more  int // left out
+	more  bool // some were left out
 	paths map[string]bool
 	// unknown holds, by the path of the mapping, what its unknown keys probably
 	// meant, "" for one that resembles no key.
@@ -93,14 +92,14 @@ func newFaults(file string) *faults {
 	return &faults{file: file, paths: map[string]bool{}, unknown: map[string][]string{}}
 }
 
-// full tells that another problem would not be shown; then making one is a
-// waste of time.
-func (f *faults) full() bool { return len(f.list) >= maxProblems }
+// stop tells that there are more problems than are shown: then it is a waste of
+// time to look for others.
+func (f *faults) stop() bool { return f.more }
 
 func (f *faults) add(pos Position, path, hint, format string, args ...any) {
 	f.paths[path] = true
-	if f.full() {
-		f.more++
+	if len(f.list) == maxProblems {
+		f.more = true
 		return
 	}
 	f.list = append(f.list, f.problem(pos, path, hint, format, args...))
@@ -132,8 +131,8 @@ func (f *faults) all() Problems {
 	slices.SortStableFunc(f.list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	if f.more > 0 {
-		return append(f.list, Problem{File: f.file, Msg: fmt.Sprintf("%d more are not shown", f.more)})
+	if f.more {
+		return append(f.list, Problem{File: f.file, Msg: "there is more that is not shown"})
 	}
 	return f.list
 }

@@ -179,7 +179,7 @@ func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
 func (d *decoder) key(p *ast.MappingValueNode, seen map[string]Position, path string) (string, bool) {
 	k, ok := p.Key.(*ast.StringNode)
 	if !ok {
-		d.add(position(p), path, "quote it if it is meant as text", "a key must be text")
+		d.add(position(p), join(path, p.Key.GetToken().Value), "quote it if it is meant as text", "a key must be text")
 		return "", false
 	}
 	if first, dup := seen[k.Value]; dup {
@@ -219,6 +219,9 @@ func (d *decoder) decodeStruct(n ast.Node, v reflect.Value, path string) {
 	}
 	seen := map[string]Position{}
 	for _, p := range ps {
+		if d.stop() {
+			return
+		}
 		name, ok := d.key(p, seen, path)
 		if !ok {
 			continue
@@ -236,10 +239,6 @@ func (d *decoder) decodeStruct(n ast.Node, v reflect.Value, path string) {
 }
 
 func (d *decoder) unknownKey(p *ast.MappingValueNode, name, path string, known, later []string) {
-	if d.full() {
-		d.more++
-		return
-	}
 	hint := "known keys: " + strings.Join(known, ", ")
 	near := nearest(name, slices.Concat(known, later))
 	if near != "" {
@@ -258,6 +257,9 @@ func (d *decoder) decodeMap(n ast.Node, v reflect.Value, path string) {
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(ps)))
 	seen := map[string]Position{}
 	for _, p := range ps {
+		if d.stop() {
+			return
+		}
 		name, ok := d.key(p, seen, path)
 		if !ok {
 			continue
@@ -276,6 +278,9 @@ func (d *decoder) decodeSlice(n ast.Node, v reflect.Value, path string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
 	for i, e := range s.Values {
+		if d.stop() {
+			return
+		}
 		d.decode(e, v.Index(i), index(path, i))
 	}
 }

@@ -201,7 +201,7 @@ func (d *decoder) syntax(err error) {
 	}
 	// The error's own text is not used: it quotes the whole file.
 	if te, ok := err.(tokenError); ok {
-		msg = "syntax error: " + te.GetMessage()
+		msg = "syntax error: " + strings.Map(oneLine, strings.ReplaceAll(te.GetMessage(), "\t", `\t`))
 		p = tokenPosition(te.GetToken())
 	}
 	hint := ""
@@ -210,6 +210,14 @@ func (d *decoder) syntax(err error) {
 		hint = "YAML indents with spaces, not tabs"
 	}
 	d.add(p, "", hint, "%s", msg)
+}
+
+// oneLine shows what could drive a terminal as a dot.
+func oneLine(r rune) rune {
+	if plainRune(r) {
+		return r
+	}
+	return '.'
 }
 
 func tokenPosition(t *token.Token) Position {

@@ -120,7 +120,11 @@ func (w *shapeWalk) key(t, prev, next *token.Token) bool {
 		}
 	}
 	if n := len(w.flow); n > 0 {
-		w.flow[n-1].colon = true
+		top := &w.flow[n-1]
+		if !top.braces || top.colon {
+			return w.fault(t, "write {key: value}", "a pair in brackets needs braces of its own")
+		}
+		top.colon = true
 		if next == nil || next.Type == token.CollectEntryType || next.Type == token.MappingEndType || next.Type == token.SequenceEndType {
 			w.missing++
 		}

@@ -182,8 +182,11 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		"neighbour":     {identity.Peer{UID: own + 1, Known: true, How: identity.HowPeerCred}, nil, []string{fmt.Sprintf("uid=%d", own+1), "uid_known=true"}},
 		"zero peer":     {identity.Peer{}, nil, []string{"uid_known=false"}},
 		"look-up fails": {identity.Peer{}, errors.New("no answer"), []string{"no answer"}},
-		"fails, yet own": {identity.Peer{UID: own, Known: true, How: identity.HowPeerCred}, errors.New("no answer"),
-			[]string{"no answer"}},
+		"fails, yet own": {
+			identity.Peer{UID: own, Known: true, How: identity.HowPeerCred},
+			errors.New("no answer"),
+			[]string{"no answer"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
 		Version: opts.Version, Logger: d.log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, auditError(err)
 	}
 	if err = d.startProxy(ctx); err != nil {
 		return nil, err
@@ -105,6 +106,15 @@ func controlError(err error) error {
 		}
 	}
 	return fmt.Errorf("%w: choose a folder that this user may write to with --state-dir", err)
+}
+
+// auditError does the same for what the system said about the audit log; the
+// log's own errors say what to do.
+func auditError(err error) error {
+	if system := (*fs.PathError)(nil); errors.As(err, &system) {
+		return fmt.Errorf("%w: set audit.file to a place that this user may write to", err)
+	}
+	return err
 }
 
 // startProxy makes the proxy and binds the listeners; it serves nothing yet.

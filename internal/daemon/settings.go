@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +124,9 @@ func ParseSettings(name string, data []byte, paths Paths) (Settings, error) {
 	c := newSettingsCheck(name, data)
 	s := f.toInternal(c, paths)
 	if len(c.problems) > 0 {
+		slices.SortStableFunc(c.problems, func(a, b policy.Problem) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
 		return Settings{}, c.problems
 	}
 	return s, nil
