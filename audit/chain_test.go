@@ -86,6 +86,15 @@ func TestCheckLineFindsChanges(t *testing.T) {
 		return [][]byte{lines[0], lines[1], line, lines[3]}
 	}
 
+	skipping := func() [][]byte {
+		// The right prev and a right hash, but a number too far.
+		p, ok := splitLine(lines[0])
+		require.True(t, ok)
+		line, _ := newSealer().seal(nil, []byte(`{"time":""`), Link{Seq: 7, Hash: p.link.Hash})
+
+		return [][]byte{lines[0], line}
+	}
+
 	for _, tc := range []struct {
 		name  string
 		lines [][]byte
@@ -103,6 +112,7 @@ func TestCheckLineFindsChanges(t *testing.T) {
 		{"one doubled", [][]byte{lines[0], lines[1], lines[1]}, ErrChain, 2},
 		{"foreign inserted", [][]byte{lines[0], []byte("{}\n"), lines[1]}, ErrNotRecord, 1},
 		{"one resealed", forged(), ErrChain, 3},
+		{"number skipped", skipping(), ErrChain, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			at, err := checkAll(tc.lines)

@@ -155,3 +155,21 @@ func TestForeignBytes(t *testing.T) {
 		assert.Len(t, verify(t, path, 1), 2)
 	})
 }
+
+// While the file is closed after a failed write, its inode can be emptied too.
+func TestFileEmptiedWhileItIsClosed(t *testing.T) {
+	path := logPath(t)
+	fs := &faultyStorage{}
+	l := openLog(t, Options{File: path, storage: fs})
+	record(t, l, denied("a.example.com"), denied("b.example.com"))
+	fs.failWrites(0, errNoSpace)
+	require.ErrorIs(t, l.Record(t.Context(), denied("lost.example.com")), ErrStorage)
+	require.NoError(t, os.Truncate(path, 0))
+
+	fs.heal()
+	record(t, l, denied("c.example.com"))
+	closeLog(t, l)
+	events := parseAll(t, path)
+	require.Equal(t, []Name{AuditRotated, AuditGap, EgressDenied}, names(events))
+	assert.Equal(t, uint64(2), events[0].Rotated.LastSeq)
+}
