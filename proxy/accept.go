@@ -267,13 +267,13 @@ func (c *clientConn) refuseFault(h *head, ft *fault) {
 // refuseConn records a refusal, then answers it and closes in order. When the
 // record can't be written the client is told so instead.
 func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detail string) {
-	defer func() { _ = c.Close() }()
 	sent := s.answer(c, s.recordRefusal(f, reason, detail), f.method)
 	// A shutdown need not wait for what follows.
 	s.flows.remove(f)
 	if sent {
 		linger(s.base, c)
 	}
+	_ = c.Close()
 }
 
 // answer sends a refusal as the last thing on a connection; false if it did not

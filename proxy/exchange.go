@@ -19,6 +19,7 @@ import (
 type exchange struct {
 	f *flow
 	c *clientConn
+	h *head
 	w *reply
 	// first is the decision on the name; the flow's own may change meanwhile.
 	first policy.Decision
@@ -126,12 +127,6 @@ func (x *exchange) failure(err error) (policy.Reason, string) {
 	}
 }
 
-// mustClose tells whether the answer must be the last one on the connection,
-// because the rest of the request may still be on its way.
-func (x *exchange) mustClose() bool {
-	return x.body != nil && !x.bodyHere && !x.c.rc.hasPassed()
-}
-
 // end says who ended an exchange that got a response, and why.
 func (x *exchange) end() (string, policy.Reason) {
 	if ft := x.c.rc.faultOfBody(); ft != nil {
@@ -150,15 +145,27 @@ func (x *exchange) end() (string, policy.Reason) {
 	}
 }
 
-// requestBody is what a client sends. net/http may read it after the response.
+// requestBody is what a client sends. net/http's transport reads it on another
+// goroutine, perhaps after the response.
 type requestBody struct {
-	io.ReadCloser
-	f   *flow
-	err atomic.Pointer[error]
+	r      io.Reader
+	f      *flow
+	closed atomic.Bool
+	err    atomic.Pointer[error]
+}
+
+// Close does not close the server's body, which would read on to its end and
+// hold up the response meanwhile: the server does that after its reply.
+func (b *requestBody) Close() error {
+	b.closed.Store(true)
+	return nil
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := b.r.Read(p)
 	b.f.out.Add(int64(n))
 	if n > 0 {
 		b.f.touch(time.Now())

@@ -74,12 +74,13 @@ func (q quiet) Printf(format string, _ ...any) {
 func (fw *forwarder) close() { fw.pools.close() }
 
 // serve forwards one judged request and records its end.
-func (fw *forwarder) serve(w *reply, r *http.Request, c *clientConn, f *flow) {
-	x := &exchange{f: f, c: c, w: w, first: f.decision, ctx: r.Context(), bodyHere: c.rc.bodyHere()}
+// bodyHere tells that the request's body has arrived already.
+func (fw *forwarder) serve(w *reply, r *http.Request, c *clientConn, h *head, f *flow, bodyHere bool) {
+	x := &exchange{f: f, c: c, h: h, w: w, first: f.decision, ctx: r.Context(), bodyHere: bodyHere}
 	x.pool = fw.pools.acquire(f.snapshot.Digest())
 	defer fw.pools.release(x.pool)
 	if r.Body != nil && r.Body != http.NoBody {
-		x.body = &requestBody{ReadCloser: r.Body, f: f}
+		x.body = &requestBody{r: r.Body, f: f}
 		r.Body = x.body
 	}
 	// From here on the idle limit applies: to the origin's silence, to a body
@@ -91,12 +92,28 @@ func (fw *forwarder) serve(w *reply, r *http.Request, c *clientConn, f *flow) {
 	if x.failed != "" {
 		return
 	}
+	if !c.rc.hasPassed() {
+		// The response is complete; what is left of the request is passed over.
+		c.rc.hurry(fw.s.cfg.Limits.Handshake)
+		if x.truncated == nil && x.body != nil {
+			drain(x.body.r)
+		}
+	}
 	who, why := x.end()
 	fw.s.recordClosed(f, who, why)
 	if x.truncated != nil {
-		// net/http would end the response as if it were complete.
-		panic(http.ErrAbortHandler)
+		breakOff(r, c)
 	}
+}
+
+// breakOff ends a response that is incomplete so that the client can see it:
+// net/http would end it as if it were whole.
+func breakOff(r *http.Request, c *clientConn) {
+	if !r.ProtoAtLeast(1, 1) {
+		// The end of the connection may be all that ends the body.
+		c.rc.abort()
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // roundTrip sends the request and cleans the response. A failure comes back as
@@ -119,10 +136,7 @@ func (fw *forwarder) roundTrip(r *http.Request) (*http.Response, error) {
 		reason, detail := x.failure(err)
 		x.failed = reason
 		fw.s.log.Debug("forwarding failed", "flow", x.f.id, "reason", reason, "error", err)
-		last := x.mustClose()
-		if last {
-			x.c.rc.hurry()
-		}
+		last := x.c.passOver(x.h, x.bodyHere || x.c.rc.hasPassed())
 		return fw.s.recordRefusal(x.f, reason, detail).response(r, last), nil
 	}
 	fw.s.opened.Add(1)

@@ -76,7 +76,10 @@ func prepareRequest(r *http.Request, h *head, dest policy.Destination) {
 	// 6.5.1), and few origins look at any.
 	r.Trailer = nil
 	r.RequestURI = ""
-	r.Close = false
+	// If the origin answers an expectation with a final response, net/http would
+	// read the body all the same to keep the connection, and the client, which
+	// was not told to, would not send it.
+	r.Close = len(r.Header["Expect"]) > 0
 	r.URL.Scheme = "http"
 	r.URL.Host = dest.String()
 	r.URL.User = nil

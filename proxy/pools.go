@@ -46,8 +46,9 @@ func (ps *pools) acquire(digest string) *pool {
 func (ps *pools) release(p *pool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p.users--
-	ps.endLocked(p)
+	if p.users--; p.users == 0 && p.retired {
+		p.transport.CloseIdleConnections()
+	}
 }
 
 // close ends all pools, each with its last request.
@@ -58,15 +59,10 @@ func (ps *pools) close() {
 	ps.retireLocked(ps.now)
 }
 
+// retireLocked drops the idle connections of a pool; those in use follow.
 func (ps *pools) retireLocked(p *pool) {
 	if p != nil {
 		p.retired = true
-		ps.endLocked(p)
-	}
-}
-
-func (ps *pools) endLocked(p *pool) {
-	if p.retired && p.users == 0 {
 		p.transport.CloseIdleConnections()
 	}
 }

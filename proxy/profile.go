@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -117,6 +118,26 @@ func (p *profileServer) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	p.judgeHTTP(out, r.WithContext(ctx), c, h, f)
 }
 
+// passOver prepares for the rest of a request that was refused. A short body is
+// passed over, to keep the connection; last tells that this would take too long.
+func (c *clientConn) passOver(h *head, bodyHere bool) (last bool) {
+	switch {
+	case bodyHere:
+		return false
+	case h.chunked, h.length > maxDrain:
+		c.rc.hurry(lingerTime)
+		return true
+	default:
+		c.rc.hurry(c.l.s.cfg.Limits.Handshake)
+		return false
+	}
+}
+
+// drain reads what is left of a body, within the handler: when net/http does it
+// after the handler of a full-duplex exchange, it starts to read ahead at the
+// body's end, and the next read of the connection panics.
+func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, maxDrain) }
+
 // describes tells whether net/http read the request that was validated.
 func (h *head) describes(r *http.Request) bool {
 	length := max(h.length, 0)
@@ -129,12 +150,13 @@ func (h *head) describes(r *http.Request) bool {
 // judgeHTTP is the decision for one plain request.
 func (p *profileServer) judgeHTTP(w *reply, r *http.Request, c *clientConn, h *head, f *flow) {
 	s := p.s
+	bodyHere, bodyFault := c.rc.peekBody(h)
 	refuse := func(reason policy.Reason, detail string) {
-		// A body that would take long to pass over ends the connection.
-		last := h.hasBody() && (h.length > maxDrain || !c.rc.bodyHere())
+		last := c.passOver(h, bodyHere)
 		w.refuse(s.recordRefusal(f, reason, detail), last)
-		if last {
-			c.rc.hurry()
+		if !last && h.hasBody() {
+			w.Flush()
+			drain(r.Body)
 		}
 	}
 	f.decision = s.judge(f, nil)
@@ -144,6 +166,11 @@ func (p *profileServer) judgeHTTP(w *reply, r *http.Request, c *clientConn, h *h
 	}
 	if !s.mayPass() {
 		refuse(policy.ReasonAuditUnavailable, "")
+		return
+	}
+	if bodyFault != nil {
+		// No need to find that out when half of it is with the origin.
+		refuse(bodyFault.reason, bodyFault.detail)
 		return
 	}
 	if f.decision.Observed() {
@@ -158,7 +185,7 @@ func (p *profileServer) judgeHTTP(w *reply, r *http.Request, c *clientConn, h *h
 		p.upgrade(w, r, c, f)
 		return
 	}
-	p.forward.serve(w, r, c, f)
+	p.forward.serve(w, r, c, h, f, bodyHere)
 }
 
 // mergeCancel derives a context from a that ends with b, with b's cause.

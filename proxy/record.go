@@ -68,16 +68,13 @@ const maxTarget = 512
 // query, no path, control bytes escaped. What an attacker put into the host
 // stays readable. cut tells that it was too long.
 func rawTarget(target string) (s string, cut bool) {
-	// A line that ended badly: what follows are header fields.
-	if i := strings.IndexAny(target, "\r\n"); i >= 0 {
-		target = target[:i]
-	}
 	scheme, rest := "", target
 	if s := schemeOf(target); s != "" {
 		scheme, rest = target[:len(s)+len("://")], target[len(s)+len("://"):]
 	}
 	authority := rest
-	if i := strings.IndexAny(rest, "/\\?#"); i >= 0 {
+	// Behind a line that ended badly there may be header fields.
+	if i := strings.IndexAny(rest, "/\\?#\r\n"); i >= 0 {
 		authority = rest[:i]
 		if rest[i] == '/' {
 			authority = rest[:i+1]

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"sluicegate/policy"
@@ -60,6 +62,19 @@ func (w *reply) Write(b []byte) (int, error) {
 		w.err = err
 	}
 	return n, err
+}
+
+var copyPool = sync.Pool{New: func() any {
+	b := make([]byte, 32<<10)
+	return &b
+}}
+
+// ReadFrom implements io.ReaderFrom, piece by piece as well, with a buffer that
+// is not made for each response.
+func (w *reply) ReadFrom(r io.Reader) (n int64, err error) {
+	buf := copyPool.Get().(*[]byte)
+	defer copyPool.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, r, *buf)
 }
 
 // Flush implements http.Flusher.

@@ -74,6 +74,7 @@ type requestConn struct {
 	bodyBy    time.Time
 	deadline  time.Time // net/http's read deadline
 	isClosed  bool
+	aborted   bool
 }
 
 func newRequestConn(base context.Context, c *net.TCPConn, l Limits) *requestConn {

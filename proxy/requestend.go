@@ -32,18 +32,30 @@ func (rc *requestConn) answered() {
 	rc.wake.Broadcast()
 }
 
-// bodyHere tells whether the body of the request in flight has arrived as a
-// whole. Only its handler may ask, before it reads the body.
-func (rc *requestConn) bodyHere() bool {
+// peekBody looks at what has arrived of the body of the request in flight: all
+// of it, perhaps, or a fault. Only its handler may ask, before it reads the body:
+// until then nobody reads ahead.
+func (rc *requestConn) peekBody(h *head) (all bool, f *fault) {
+	if !h.hasBody() {
+		return true, nil
+	}
 	b := rc.body
-	_, f := b.advance(rc.in[rc.ready:])
-	return f == nil && b.done()
+	in := rc.in[rc.ready:]
+	for {
+		n, f := b.advance(in)
+		if f != nil && n == 0 {
+			return false, f
+		}
+		if in = in[n:]; b.done() || n == 0 {
+			return b.done(), nil
+		}
+	}
 }
 
-// hurry shortens the wait for what is left of a body that nobody wants.
-func (rc *requestConn) hurry() {
+// hurry limits the wait for what is left of a body that nobody wants.
+func (rc *requestConn) hurry(wait time.Duration) {
 	rc.mu.Lock()
-	rc.bodyBy = time.Now().Add(lingerTime)
+	rc.bodyBy = time.Now().Add(wait)
 	_ = rc.TCPConn.SetReadDeadline(rc.bodyDeadlineLocked())
 	rc.mu.Unlock()
 }
@@ -95,9 +107,9 @@ func (rc *requestConn) CloseWrite() error {
 	return rc.TCPConn.CloseWrite()
 }
 
-// Close implements net.Conn. A connection that will be resumed stays open. One
-// whose client may still be sending a body is closed in order, so that a reset
-// does not overtake the answer.
+// Close implements net.Conn. A connection that will be resumed stays open, and
+// one whose last answer has just been written until finished, which closes it in
+// order.
 func (rc *requestConn) Close() error {
 	rc.mu.Lock()
 	if rc.isClosed {
@@ -105,22 +117,34 @@ func (rc *requestConn) Close() error {
 		return net.ErrClosed
 	}
 	rc.isClosed = true
-	pending, unread := rc.pending, rc.inFlight && !rc.passed || rc.broken
+	stays := rc.pending || rc.lingersLocked()
 	rc.mu.Unlock()
 	rc.wake.Broadcast()
-	if pending {
+	if stays {
 		return nil
 	}
-	if unread && rc.TCPConn.CloseWrite() == nil {
-		linger(rc.base, rc.TCPConn)
-	}
 	return rc.TCPConn.Close()
+}
+
+// lingersLocked tells whether the client may still be sending: its request was
+// answered, or not, without another one being awaited.
+func (rc *requestConn) lingersLocked() bool {
+	return (rc.inFlight || rc.broken) && !rc.aborted && rc.base.Err() == nil
+}
+
+// abort makes the end of the connection a reset, for a client that could take
+// an orderly one for the end of its response.
+func (rc *requestConn) abort() {
+	rc.mu.Lock()
+	rc.aborted = true
+	rc.mu.Unlock()
+	_ = rc.TCPConn.SetLinger(0)
 }
 
 // finished runs when the goroutine of net/http is done with the connection.
 func (rc *requestConn) finished() {
 	rc.mu.Lock()
-	pending := rc.pending
+	pending, lingers := rc.pending, rc.lingersLocked()
 	var unseen *head
 	if rc.inFlight && !rc.claimed {
 		unseen = rc.head
@@ -131,6 +155,10 @@ func (rc *requestConn) finished() {
 		go rc.resume()
 		return
 	}
+	if lingers && rc.TCPConn.CloseWrite() == nil {
+		linger(rc.base, rc.TCPConn)
+	}
+	_ = rc.TCPConn.Close()
 	rc.closed(unseen)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,17 +36,12 @@ func (s *Server) tunnel(f *flow, client, upstream *net.TCPConn, greeting, early 
 			return endOf(f, "server")
 		}
 	}
-	ends := make(chan direction, 2)
-	go func() { ends <- relay(f, "client", upstream, client, &f.out) }()
-	go func() { ends <- relay(f, "server", client, upstream, &f.in) }()
-	first := <-ends
-	if first.err != nil {
-		// A broken direction ends the other: there is nobody to answer.
-		_ = client.SetDeadline(past)
-		_ = upstream.SetDeadline(past)
-	}
-	<-ends
-	return endOf(f, first.ended)
+	t := &relays{f: f, client: client, upstream: upstream}
+	var both sync.WaitGroup
+	both.Go(func() { t.relay("client", upstream, client, &f.out) })
+	both.Go(func() { t.relay("server", client, upstream, &f.in) })
+	both.Wait()
+	return endOf(f, *t.first.Load())
 }
 
 // endOf names the end of a tunnel: the cause from outside, if there was one,
@@ -60,32 +56,33 @@ func endOf(f *flow, side string) (string, policy.Reason) {
 	return side, policy.ReasonUpstreamClosed
 }
 
-// direction is how one direction of a tunnel ended.
-type direction struct {
-	// ended is the side that ended it: the source, or the destination if
-	// writing failed.
-	ended string
-	// err is nil after a clean end of stream, which was passed on.
-	err error
+// relays are the two directions of a tunnel.
+type relays struct {
+	f                *flow
+	client, upstream *net.TCPConn
+	// first is the side that ended first, noted before the other can follow.
+	first atomic.Pointer[string]
 }
 
 // relay copies one direction and passes the end of stream on.
-func relay(f *flow, source string, dst, src *net.TCPConn, count *atomic.Int64) direction {
+func (t *relays) relay(source string, dst, src *net.TCPConn, count *atomic.Int64) {
 	err := copyStream(dst, src, func(n int) {
 		count.Add(int64(n))
-		f.touch(time.Now())
+		t.f.touch(time.Now())
 	})
-	switch {
-	case err == nil:
-		f.halfClosed.CompareAndSwap(0, time.Now().UnixNano())
-		// It fails only towards a side that is gone, whose own direction says so.
-		_ = dst.CloseWrite()
-		return direction{ended: source}
-	case errors.Is(err, errWrite):
-		return direction{ended: otherSide(source), err: err}
-	default:
-		return direction{ended: source, err: err}
+	if errors.Is(err, errWrite) {
+		source = otherSide(source)
 	}
+	t.first.CompareAndSwap(nil, &source)
+	if err != nil {
+		// A broken direction ends the other: there is nobody to answer.
+		_ = t.client.SetDeadline(past)
+		_ = t.upstream.SetDeadline(past)
+		return
+	}
+	t.f.halfClosed.CompareAndSwap(0, time.Now().UnixNano())
+	// It fails only towards a side that is gone, whose own direction says so.
+	_ = dst.CloseWrite()
 }
 
 // errWrite marks an error of the destination of a copy.

@@ -47,7 +47,7 @@ func (p *profileServer) upgrade(w *reply, r *http.Request, c *clientConn, f *flo
 		return
 	}
 	s.opened.Add(1)
-	p.plainAnswer(w, r, resp, f)
+	p.plainAnswer(w, r, resp, c, f)
 }
 
 func upgradeFailure(ctx context.Context, f *flow, err error) policy.Reason {
@@ -99,7 +99,7 @@ func askUpgrade(conn *net.TCPConn, r *http.Request) (*http.Response, *bufio.Read
 }
 
 // plainAnswer passes an answer that is no upgrade.
-func (p *profileServer) plainAnswer(w *reply, r *http.Request, resp *http.Response, f *flow) {
+func (p *profileServer) plainAnswer(w *reply, r *http.Request, resp *http.Response, c *clientConn, f *flow) {
 	removeHopByHop(resp.Header)
 	for k, v := range resp.Header {
 		w.Header()[k] = v
@@ -122,8 +122,7 @@ func (p *profileServer) plainAnswer(w *reply, r *http.Request, resp *http.Respon
 	}
 	p.s.recordClosed(f, who, why)
 	if err != nil {
-		// net/http would end the response as if it were complete.
-		panic(http.ErrAbortHandler)
+		breakOff(r, c)
 	}
 }
 

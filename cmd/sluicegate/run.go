@@ -57,6 +57,9 @@ func (a *app) serve(ctx context.Context, level slog.Level) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	// Go ends a program that writes to a standard output or error nobody reads
+	// any more. The gate must not go down with whoever watched it.
+	signal.Ignore(syscall.SIGPIPE)
 	d, err := daemon.Start(ctx, daemon.Options{
 		Paths: paths, Settings: settings, Version: version, Logger: newLogger(a.err, level),
 	})
