@@ -61,7 +61,9 @@ type Decision struct {
 	Reason Reason
 	// Would is the reason of the denial that observe mode relaxed, else "".
 	Would Reason
-	// Rule decided; nil when a default or the guard did.
+	// Rule decided; nil when a default or the guard did. Of a name that resolves
+	// to other addresses than its resolves_to, and of a port that is not listed,
+	// it is the rule that came nearest.
 	Rule *Rule
 	// Layer of the rule or of the default.
 	Layer Layer

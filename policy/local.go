@@ -22,7 +22,9 @@ func NewLocalSet(addrs []netip.Addr, listenerPorts []uint16) *LocalSet {
 		listeners: make(map[uint16]struct{}, len(listenerPorts)),
 	}
 	for _, a := range addrs {
-		s.addrs[a.Unmap().WithZone("")] = struct{}{}
+		if a.IsValid() {
+			s.addrs[a.Unmap().WithZone("")] = struct{}{}
+		}
 	}
 	for _, p := range listenerPorts {
 		s.listeners[p] = struct{}{}

@@ -143,9 +143,9 @@ func patternShape(s string) *patternFault {
 }
 
 // sharedBelow are labels that stand below a provider's own name in the public
-// suffix list: s3.amazonaws.com, blob.core.windows.net, cloudapp.azure.com. The
-// list itself can only be asked for one name.
-var sharedBelow = []string{"x", "s3", "elb", "compute", "blob.core", "web.core", "cloudapp", "azurewebsites", "storage", "oss", "cos", "web", "run", "apps", "pages", "sites"}
+// suffix list, such as s3.amazonaws.com and blob.core.windows.net; "x" finds any
+// *.name of the list. The list itself can only be asked for one name.
+var sharedBelow = []string{"x", "s3", "us-east-1.elb", "blob.core", "blob"}
 
 // coversPublicSuffix tells whether a wildcard reaches across organisations: its
 // name is a public suffix (ICANN or private section), such as com, co.uk or

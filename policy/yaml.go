@@ -14,7 +14,9 @@ import (
 // to a struct whose fields carry yaml tags. Unknown and duplicate keys, a
 // second document, anchors, aliases, tags, merge keys, numbers that are not
 // decimal, nulls and wrong types are problems; all of them are reported, as
-// [Problems]. Nothing is read into out unless the result is nil.
+// [Problems]. Nothing is read into out unless the result is nil. Bounds that no
+// real file comes near keep every file of at most [MaxFileSize] a matter of a
+// moment: see yamlparse.go.
 //
 // The parser is goccy/go-yaml's; the decoding is done here because the
 // library's own stops at the first fault and forgets where a value stood, and
