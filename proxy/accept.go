@@ -1,15 +1,10 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net"
-	"net/netip"
-	"runtime/debug"
-	"strings"
 	"time"
 
-	"sluicegate/audit"
 	"sluicegate/policy"
 )
 
@@ -20,10 +15,6 @@ const (
 	maxRefusing = 64
 	// acceptPause is the wait after a failed accept (out of descriptors).
 	acceptPause = 50 * time.Millisecond
-	// lingerTime and lingerBytes bound the reading after a refusal, which keeps
-	// a reset from overtaking the answer.
-	lingerTime  = time.Second
-	lingerBytes = 256 << 10
 )
 
 // listener is one bound address of a profile.
@@ -101,17 +92,6 @@ func (l *listener) refuseLimit(c *net.TCPConn) {
 	l.s.refuseConn(f, c, policy.ReasonLimit, "")
 }
 
-// newFlow starts a flow on the policy of the moment.
-func (s *Server) newFlow(p *profileServer, client netip.AddrPort, peer Peer) *flow {
-	f := &flow{
-		id: audit.NewID(), started: s.cfg.testOnlyNow(), snapshot: s.cfg.Snapshot(),
-		profile: p.name, client: client, peer: peer, stage: "policy",
-	}
-	f.decision.Profile, _ = f.snapshot.Profile(p.name)
-	f.ctx, f.cancel = context.WithCancelCause(s.base)
-	return f
-}
-
 // serve handles one accepted connection until net/http takes it or it ends.
 func (l *listener) serve(c *net.TCPConn) {
 	s := l.s
@@ -141,165 +121,4 @@ func (l *listener) serve(c *net.TCPConn) {
 	default:
 		handedOver = l.profile.hand(client)
 	}
-}
-
-// clientConn is one accepted connection and who is at its other end.
-type clientConn struct {
-	l      *listener
-	rc     *requestConn
-	remote netip.AddrPort
-	peer   Peer
-	// head and current are what is being served outside net/http, nil before it
-	// is known.
-	head    *head
-	current *flow
-}
-
-// end closes the connection and gives back its place.
-func (c *clientConn) end() {
-	_ = c.rc.TCPConn.Close()
-	c.rc.release()
-	c.done()
-}
-
-func (c *clientConn) done() {
-	c.l.s.conns.Add(-1)
-	c.l.profile.conns.Add(-1)
-	c.l.s.wg.Done()
-}
-
-// closedByServer runs when net/http is done with the connection for good. A
-// request that net/http refused by itself, before any handler saw it, is
-// recorded here; parseHead makes sure that there is none.
-func (c *clientConn) closedByServer(unseen *head) {
-	defer c.done()
-	if unseen == nil || c.l.s.base.Err() != nil {
-		return
-	}
-	_, stop := c.l.s.recordSafely(func() *flow { return c.flow(unseen) }, policy.ReasonMalformed)
-	stop()
-}
-
-// resume serves what net/http must not see: a CONNECT or a fault after earlier
-// requests.
-func (c *clientConn) resume() {
-	defer c.end()
-	defer c.recovered()
-	_ = c.rc.TCPConn.SetDeadline(time.Time{})
-	h, fault := c.rc.takePending()
-	c.head = h
-	if fault != nil {
-		c.refuseFault(h, fault)
-		return
-	}
-	c.connect(h)
-}
-
-// recovered turns a panic into the end of one request: it is logged, recorded
-// and answered. A client whose tunnel is open gets no answer, only the end.
-func (c *clientConn) recovered() {
-	v := recover()
-	if v == nil {
-		return
-	}
-	s := c.l.s
-	s.panicked(v)
-	r, stop := s.recordSafely(func() *flow {
-		if c.current != nil {
-			return c.current
-		}
-		return c.flow(c.head)
-	}, policy.ReasonInternal)
-	defer stop()
-	if !c.rc.released() && s.answer(c.rc.TCPConn, r, "") {
-		linger(s.base, c.rc.TCPConn)
-	}
-}
-
-// panicked logs a panic that was recovered.
-func (s *Server) panicked(v any) {
-	s.log.Error("panic while serving", "panic", v, "stack", string(debug.Stack()))
-}
-
-// recordSafely records the end of a request where nobody would catch a panic. If
-// there is one, there is no record, and the answer names none. stop ends the
-// flow.
-func (s *Server) recordSafely(find func() *flow, reason policy.Reason) (r *refusal, stop func()) {
-	stop = func() {}
-	defer func() {
-		if v := recover(); v != nil {
-			s.panicked(v)
-			r = s.refuse(&flow{}, policy.ReasonInternal, "", "")
-		}
-	}()
-	f := find()
-	stop = func() { f.cancel(nil) }
-	return s.recordRefusal(f, reason, ""), stop
-}
-
-// flow starts a flow for a head, which may be invalid or nil.
-func (c *clientConn) flow(h *head) *flow {
-	f := c.l.s.newFlow(c.l.profile, c.remote, c.peer)
-	f.proto = policy.ProtoHTTP
-	if h == nil {
-		return f
-	}
-	f.method, f.dest = h.method, h.dest
-	if h.isConnect() {
-		f.proto = policy.ProtoConnect
-	} else {
-		f.scheme = strings.ToLower(schemeOf(h.target))
-	}
-	if h.target != "" {
-		f.targetRaw, f.targetCut = rawTarget(h.target)
-	}
-	return f
-}
-
-func (c *clientConn) refuseFault(h *head, ft *fault) {
-	f := c.flow(h)
-	defer f.cancel(nil)
-	c.current = f
-	f.stage = "listener"
-	c.l.s.refuseConn(f, c.rc.TCPConn, ft.reason, ft.detail)
-}
-
-// refuseConn records a refusal, then answers it and closes in order. When the
-// record can't be written the client is told so instead.
-func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detail string) {
-	sent := s.answer(c, s.recordRefusal(f, reason, detail), f.method)
-	// A shutdown need not wait for what follows.
-	s.flows.remove(f)
-	if sent {
-		linger(s.base, c)
-	}
-	_ = c.Close()
-}
-
-// answer sends a refusal as the last thing on a connection; false if it did not
-// get there.
-func (s *Server) answer(c *net.TCPConn, r *refusal, method string) bool {
-	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.Handshake))
-	if _, err := c.Write(r.wire(method)); err != nil {
-		return false
-	}
-	return c.CloseWrite() == nil
-}
-
-// recordRefusal writes the record of a refusal or failure and returns what the
-// client is told.
-func (s *Server) recordRefusal(f *flow, reason policy.Reason, detail string) *refusal {
-	s.refused.Add(1)
-	info := reason.Info()
-	f.status = statusOf(info)
-	record := func() (string, error) { return s.recordDenied(f, reason, detail) }
-	if info.Class == policy.ClassUpstream && reason != policy.ReasonAuditUnavailable || info.Class == policy.ClassClose {
-		record = func() (string, error) { return s.recordFailed(f, reason) }
-	}
-	id, err := record()
-	if err != nil {
-		s.log.Error("audit record lost", "flow", f.id, "reason", reason, "error", err)
-		return s.refuse(f, policy.ReasonAuditUnavailable, "", "")
-	}
-	return s.refuse(f, reason, detail, id)
 }

@@ -148,8 +148,12 @@ func TestConnectReset(t *testing.T) {
 	})
 	t.Run("origin", func(t *testing.T) {
 		w := newWorld(t)
-		w.origin(allowedIP+":443", func(c *originConn) { _ = c.SetLinger(0) })
+		w.origin(allowedIP+":443", func(c *originConn) {
+			_, _ = c.br.ReadByte()
+			_ = c.SetLinger(0)
+		})
 		c := w.tunnelTo(std, "allowed.test:443")
+		c.send("x")
 		c.ended()
 		w.finish()
 		assert.Equal(t, audit.End{Who: "server", Why: "upstream_closed"}, *w.only(audit.EgressClosed).End)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -145,6 +146,17 @@ func (x *exchange) end() (string, policy.Reason) {
 	}
 }
 
+// passRest passes over what is left of the request after its response. The
+// transport may be reading it still: that must be over before the handler
+// returns, or its read and the server's next one meet.
+func (x *exchange) passRest() {
+	if x.failed == "" {
+		x.c.passOver(x.h, false)
+	}
+	x.body.stop()
+	drain(x.body.r)
+}
+
 // requestBody is what a client sends. net/http's transport reads it on another
 // goroutine, perhaps after the response.
 type requestBody struct {
@@ -152,6 +164,8 @@ type requestBody struct {
 	f      *flow
 	closed atomic.Bool
 	err    atomic.Pointer[error]
+
+	mu sync.Mutex // held while reading
 }
 
 // Close does not close the server's body, which would read on to its end and
@@ -161,7 +175,16 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
+// stop returns when the transport reads no more.
+func (b *requestBody) stop() {
+	b.closed.Store(true)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+}
+
 func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -195,7 +218,8 @@ func (b *requestBody) failed() policy.Reason {
 // responseBody notices how a response ends.
 type responseBody struct {
 	io.ReadCloser
-	x *exchange
+	x    *exchange
+	resp *http.Response
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
@@ -203,6 +227,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF: //nolint:errorlint // io.EOF is returned bare
 		b.x.complete = true
+		cleanTrailer(b.resp.Trailer)
 	case err != nil:
 		b.x.truncated = err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluicegate/audit"
 	"sluicegate/policy"
 )
 
@@ -46,6 +47,17 @@ type flow struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+}
+
+// newFlow starts a flow on the policy of the moment.
+func (s *Server) newFlow(p *profileServer, client netip.AddrPort, peer Peer) *flow {
+	f := &flow{
+		id: audit.NewID(), started: s.cfg.testOnlyNow(), snapshot: s.cfg.Snapshot(),
+		profile: p.name, client: client, peer: peer, stage: "policy",
+	}
+	f.decision.Profile, _ = f.snapshot.Profile(p.name)
+	f.ctx, f.cancel = context.WithCancelCause(s.base)
+	return f
 }
 
 // endCause ends a flow from outside; it carries the close reason.

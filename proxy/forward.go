@@ -89,20 +89,18 @@ func (fw *forwarder) serve(w *reply, r *http.Request, c *clientConn, h *head, f 
 	f.timed.Store(true)
 	defer f.timed.Store(false)
 	fw.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
-	if x.failed != "" {
-		return
+	if x.failed == "" {
+		who, why := x.end()
+		fw.s.recordClosed(f, who, why)
 	}
-	if !c.rc.hasPassed() {
-		// The response is complete; what is left of the request is passed over.
-		c.rc.hurry(fw.s.cfg.Limits.Handshake)
-		if x.truncated == nil && x.body != nil {
-			drain(x.body.r)
-		}
-	}
-	who, why := x.end()
-	fw.s.recordClosed(f, who, why)
 	if x.truncated != nil {
 		breakOff(r, c)
+	}
+	if x.body != nil && !c.rc.hasPassed() {
+		w.Flush()
+		// Answered: a shutdown need not wait for the rest.
+		fw.s.flows.remove(f)
+		x.passRest()
 	}
 }
 
@@ -147,7 +145,8 @@ func (fw *forwarder) roundTrip(r *http.Request) (*http.Response, error) {
 		x.f.touch(time.Now())
 	}
 	removeHopByHop(resp.Header)
-	resp.Body = &responseBody{resp.Body, x}
+	cleanTrailer(resp.Trailer)
+	resp.Body = &responseBody{resp.Body, x, resp}
 	return resp, nil
 }
 

@@ -156,6 +156,31 @@ func TestForwardedAnswer(t *testing.T) {
 	}
 }
 
+// Trailers of a response pass, but for those that a client could take for
+// something else.
+func TestForwardedTrailers(t *testing.T) {
+	for name, announced := range map[string]string{"announced": "Trailer: X-Sum, Transfer-Encoding\r\n", "not announced": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.site(allowedIP+":80", func(string) string {
+				return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + strings.Replace(announced, "Transfer-Encoding", "X-More", 1) + "\r\n2\r\nhi\r\n0\r\n" +
+					"X-Sum: 1\r\nConnection: x\r\nContent-Length: 9\r\nUpgrade: h2c\r\n\r\n"
+			})
+			c := w.dial(std)
+			for range 2 {
+				c.send(get("http://allowed.test/"))
+				r, body := c.answer(http.MethodGet)
+				assert.Equal(t, "hi", body)
+				assert.Equal(t, "1", r.Trailer.Get("X-Sum"))
+				for _, name := range []string{"Connection", "Content-Length", "Upgrade"} {
+					assert.Empty(t, r.Trailer.Get(name), name)
+				}
+			}
+			w.wantRecords(closed80, closed80)
+		})
+	}
+}
+
 // A body that ends with the connection is chunked for the client, or ends with
 // its connection too.
 func TestForwardedAnswerUntilClose(t *testing.T) {
@@ -185,6 +210,9 @@ func TestForwardedAnswerUntilClose(t *testing.T) {
 func TestHead(t *testing.T) {
 	w := newWorld(t)
 	w.site(allowedIP+":80", func(raw string) string {
+		if strings.HasPrefix(raw, "HEAD /chunked") {
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+		}
 		if strings.HasPrefix(raw, "HEAD") {
 			return "HTTP/1.1 200 OK\r\nContent-Length: 123456\r\n\r\n"
 		}
@@ -193,9 +221,11 @@ func TestHead(t *testing.T) {
 	c := w.dial(std)
 	c.send("HEAD http://allowed.test/blob HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
 	assert.Equal(t, "HTTP/1.1 200 OK\r\nContent-Length: 123456\r\n\r\n", c.head())
+	c.send("HEAD http://allowed.test/chunked HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
+	assert.Equal(t, "HTTP/1.1 200 OK\r\n\r\n", c.head())
 	c.send(get("http://allowed.test/"))
 	c.want(200, "hi")
-	w.wantRecords(closed80, closed80)
+	w.wantRecords(closed80, closed80, closed80)
 }
 
 // R-P23: large heads pass unchanged up to the limit, and end there.
@@ -250,6 +280,7 @@ func TestIPv6Literal(t *testing.T) {
 	c := w.dial(std)
 	c.send(get("http://[::1]:8080/"))
 	c.want(200, "hi")
+	w.wait("the record", func() bool { return len(w.rec.Events()) == 1 })
 	c = w.tunnelTo(std, "[::1]:8080")
 	c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	c.want(200, "hi")

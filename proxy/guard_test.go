@@ -129,6 +129,29 @@ func TestGuardAtConnect(t *testing.T) {
 	}
 }
 
+// An address that is refused at connect refuses the answer as a whole.
+func TestGuardAtConnectIsFinal(t *testing.T) {
+	w := newWorld(t)
+	w.names.script("allowed.test", func(context.Context, Query) (Answer, error) {
+		return Answer{Addrs: []netip.Addr{netip.MustParseAddr(otherIP), netip.MustParseAddr(allowedIP)}}, nil
+	})
+	own := policy.NewLocalSet([]netip.Addr{netip.MustParseAddr(otherIP)}, nil)
+	asked := 0
+	fn := func() {
+		// The verdicts on the name and on the addresses are over.
+		if asked++; asked > 2 {
+			w.local.Store(own)
+		}
+	}
+	w.boom.Store(&fn)
+	w.origin(allowedIP+":443", echo)
+	c := w.dial(std)
+	c.send(connectTo("allowed.test:443"))
+	assert.Contains(t, c.rest(), "HTTP/1.1 403 ")
+	w.wantRecords("egress.denied deny dest_self allowed.test:443")
+	w.wantDials()
+}
+
 // The real dialer calls the control function with the socket's own address.
 func TestGuardAtConnectOfTheRealDialer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

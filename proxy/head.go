@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"errors"
-	"net/url"
 	"strings"
 
 	"sluicegate/policy"
@@ -26,8 +24,8 @@ type head struct {
 	// length is the Content-Length, -1 if there is none.
 	length  int64
 	chunked bool
-	// cacheControl tells that there is a Cache-Control field.
-	cacheControl bool
+	// cacheControl and expect tell that there is such a field.
+	cacheControl, expect bool
 }
 
 func (h *head) isConnect() bool { return h.method == "CONNECT" }
@@ -137,6 +135,7 @@ func parseHead(b []byte) (*head, *fault) {
 			if !equalFold(value, "100-continue") {
 				return h, faultOf(policy.ReasonBadHeader, "the only expectation served is 100-continue")
 			}
+			h.expect = true
 		case equalFold(name, "trailer"):
 			if namesFraming(value) {
 				return h, faultOf(policy.ReasonBadHeader, "a trailer can't hold the framing")
@@ -149,53 +148,6 @@ func parseHead(b []byte) (*head, *fault) {
 		return h, f
 	}
 	return h, badTarget
-}
-
-// readTarget reads the destination from the target. It is the only input to the
-// verdict.
-func (h *head) readTarget() *fault {
-	var err error
-	if h.isConnect() {
-		h.dest, err = policy.ParseAuthority(h.target)
-	} else {
-		h.dest, err = policy.ParseTarget(h.target)
-	}
-	var bad *policy.ParseError
-	if errors.As(err, &bad) {
-		h.dest = secureDest(h.target)
-		return faultOf(bad.Reason, bad.Detail)
-	}
-	if h.isConnect() {
-		return nil
-	}
-	if _, err := url.ParseRequestURI(h.target); err != nil {
-		return faultOf(policy.ReasonMalformedTarget, "the path has a percent sign that encodes nothing")
-	}
-	return nil
-}
-
-// secureDest is the destination of an https URL, which is refused in absolute
-// form whatever its host, but worth recording with it.
-func secureDest(target string) policy.Destination {
-	scheme, rest, ok := strings.Cut(target, "://")
-	if !ok || !strings.EqualFold(scheme, "https") {
-		return policy.Destination{}
-	}
-	authority := rest
-	if i := strings.IndexAny(rest, "/?#\\"); i >= 0 {
-		authority = rest[:i]
-	}
-	return authorityOr(authority, "443")
-}
-
-// authorityOr reads host:port or, without a port, host with the port given; the
-// zero Destination if it is neither.
-func authorityOr(s, port string) policy.Destination {
-	if d, err := policy.ParseAuthority(s); err == nil {
-		return d
-	}
-	d, _ := policy.ParseAuthority(s + ":" + port)
-	return d
 }
 
 // namesFraming tells whether a Trailer field names a field that decides where

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"sluicegate/policy"
@@ -37,6 +38,17 @@ func validFields(h http.Header) bool {
 		}
 	}
 	return true
+}
+
+// cleanTrailer removes the trailer fields of a response that a recipient could
+// take for something else: framing, authentication, the hop's own (RFC 9110
+// section 6.5.1), and malformed ones.
+func cleanTrailer(h http.Header) {
+	for name, values := range h {
+		if !httpguts.ValidTrailerHeader(name) || !validFields(http.Header{name: values}) || slices.Contains(hopByHop, name) {
+			delete(h, name)
+		}
+	}
 }
 
 // removeHopByHop removes the fields of one hop and those that Connection names.

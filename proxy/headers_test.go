@@ -42,6 +42,13 @@ func TestValidFields(t *testing.T) {
 	}
 }
 
+func TestCleanTrailer(t *testing.T) {
+	h := http.Header{"X-Sum": {"1"}, "Content-Length": {"1"}, "Upgrade": {"x"}, "Www-Authenticate": {"x"}, "X-Bad": {"\x00"}, "If-Match": {"x"}, "X-Later": nil}
+	cleanTrailer(h)
+	assert.Equal(t, http.Header{"X-Sum": {"1"}, "X-Later": nil}, h)
+	cleanTrailer(nil)
+}
+
 // The Host that the origin gets is the client's if it names the target.
 func TestHostField(t *testing.T) {
 	for _, tt := range []struct{ target, host, want string }{

@@ -85,6 +85,26 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// The same for a CONNECT that came after other requests.
+func TestPanicAfterGet(t *testing.T) {
+	w := newWorld(t)
+	w.numbered()
+	w.names.script("other.test", func(context.Context, Query) (Answer, error) { return Answer{}, errDisk })
+	boom := false
+	w.rec.before(func(e audit.Event) {
+		if e.Dest == "other.test" && !boom {
+			boom = true
+			panic("boom")
+		}
+	})
+	c := w.dial(std)
+	c.send(get("http://allowed.test/") + connectTo("other.test:443"))
+	c.want(200, "/")
+	assert.True(t, c.want(500, "").Close)
+	assert.Empty(t, c.rest())
+	w.wantRecords(closed80, "egress.closed error internal other.test:443 [other] gate|internal")
+}
+
 // What panics again and again still ends only its own request.
 func TestPanicForEver(t *testing.T) {
 	for name, change := range map[string]func(*Config){

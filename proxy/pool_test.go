@@ -1,10 +1,15 @@
 package proxy
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Upstream connections are kept for one profile only.
@@ -67,6 +72,36 @@ func TestPoolIsPerPolicy(t *testing.T) {
 	assert.Equal(t, 3, o.accepted(), "the new policy's connection is kept")
 	w.wantRecords(closed80, closed80, closed80, closed80)
 	assert.Len(t, w.names.asked(), 3)
+}
+
+// A request that took its pool before the policy changed, and connects after it,
+// leaves nothing behind.
+func TestPoolOfAPastPolicy(t *testing.T) {
+	w := newWorld(t)
+	ended := make(chan error, 1)
+	o := w.origin(allowedIP+":80", func(c *originConn) {
+		c.request()
+		c.write(ok("hi"))
+		_, err := c.br.ReadByte()
+		ended <- err
+	})
+	ps := &pools{dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", o.ln.Addr().String())
+	}}
+	old := ps.acquire("old")
+	ps.release(ps.acquire("new"))
+	r, err := old.transport.RoundTrip(judged(http.MethodGet, "http://allowed.test/"))
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, r.Body)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	ps.release(old)
+	assert.Equal(t, io.EOF, <-ended, "it was not closed")
+
+	ps.close()
+	late := ps.acquire("later")
+	assert.True(t, late.retired, "after the end nothing is kept")
+	ps.release(late)
 }
 
 // Names with the same address do not share connections either.

@@ -118,13 +118,14 @@ func (p *profileServer) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	p.judgeHTTP(out, r.WithContext(ctx), c, h, f)
 }
 
-// passOver prepares for the rest of a request that was refused. A short body is
-// passed over, to keep the connection; last tells that this would take too long.
+// passOver prepares for the rest of a request that was answered. A short body is
+// passed over, to keep the connection; last tells that this would take too long,
+// or that it may not come at all.
 func (c *clientConn) passOver(h *head, bodyHere bool) (last bool) {
 	switch {
 	case bodyHere:
 		return false
-	case h.chunked, h.length > maxDrain:
+	case h.chunked, h.length > maxDrain, h.expect:
 		c.rc.hurry(lingerTime)
 		return true
 	default:
@@ -134,8 +135,8 @@ func (c *clientConn) passOver(h *head, bodyHere bool) (last bool) {
 }
 
 // drain reads what is left of a body, within the handler: when net/http does it
-// after the handler of a full-duplex exchange, it starts to read ahead at the
-// body's end, and the next read of the connection panics.
+// after the handler of a full-duplex exchange, it may start to read ahead at the
+// body's end, and then the next read of the connection panics.
 func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, maxDrain) }
 
 // describes tells whether net/http read the request that was validated.
@@ -156,6 +157,8 @@ func (p *profileServer) judgeHTTP(w *reply, r *http.Request, c *clientConn, h *h
 		w.refuse(s.recordRefusal(f, reason, detail), last)
 		if !last && h.hasBody() {
 			w.Flush()
+			// Answered: a shutdown need not wait for the rest.
+			s.flows.remove(f)
 			drain(r.Body)
 		}
 	}

@@ -61,50 +61,6 @@ func (s *Server) record(e audit.Event) error {
 	return s.cfg.Recorder.Record(context.Background(), e)
 }
 
-// maxTarget is how much of a raw target a record keeps, in bytes.
-const maxTarget = 512
-
-// rawTarget makes a request target fit for the record: no credentials, no
-// query, no path, control bytes escaped. What an attacker put into the host
-// stays readable. cut tells that it was too long.
-func rawTarget(target string) (s string, cut bool) {
-	scheme, rest := "", target
-	if s := schemeOf(target); s != "" {
-		scheme, rest = target[:len(s)+len("://")], target[len(s)+len("://"):]
-	}
-	authority := rest
-	// Behind a line that ended badly there may be header fields.
-	if i := strings.IndexAny(rest, "/\\?#\r\n"); i >= 0 {
-		authority = rest[:i]
-		if rest[i] == '/' {
-			authority = rest[:i+1]
-		}
-	}
-	// Whatever stands before an @ may be a password. One that holds a separator
-	// has its @ behind the part that looks like an authority.
-	host := authority[strings.LastIndexByte(authority, '@')+1:]
-	switch {
-	case strings.IndexByte(rest[len(authority):], '@') >= 0 && !hostWithPort(host):
-		authority = redacted + "@"
-	case len(host) < len(authority):
-		authority = redacted + "@" + host
-	}
-	return audit.EscapeRaw([]byte(scheme+authority), maxTarget)
-}
-
-const redacted = "REDACTED"
-
-// hostWithPort tells whether s, which may end in the slash of a path, has
-// nothing behind a colon but a port.
-func hostWithPort(s string) bool {
-	s = strings.TrimSuffix(s, "/")
-	if i := strings.IndexByte(s, ']'); i >= 0 && s[0] == '[' {
-		s = s[i:]
-	}
-	_, port, ok := strings.Cut(s, ":")
-	return !ok || strings.Trim(port, "0123456789") == ""
-}
-
 // recordDenied writes the record of a refusal and returns its id. The refusal
 // must not be sent when it returns an error.
 func (s *Server) recordDenied(f *flow, reason policy.Reason, detail string) (string, error) {
@@ -223,21 +179,4 @@ func (s *Server) recordClosed(f *flow, who string, why policy.Reason) {
 	if err := s.record(e); err != nil {
 		s.log.Error("audit record lost", "event", e.Event, "flow", f.id, "error", err)
 	}
-}
-
-// schemeOf is the scheme a target names, "" if what stands there is none (RFC
-// 3986 section 3.1).
-func schemeOf(target string) string {
-	s, _, ok := strings.Cut(target, "://")
-	if !ok || s == "" || len(s) > 16 {
-		return ""
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.') {
-			return ""
-		}
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -119,6 +120,7 @@ func TestLogBreaksAtOpened(t *testing.T) {
 	c.send(connectTo("allowed.test:443") + "early")
 	assert.Contains(t, c.rest(), "HTTP/1.1 503 ")
 	w.wantRecords()
+	w.wait("the origin's end", func() bool { return o.accepted() == 1 })
 	o.close()
 	assert.Zero(t, o.conns[0].raw.Len())
 }
@@ -146,17 +148,25 @@ func TestLogBrokenAllowUnrecorded(t *testing.T) {
 // Observed traffic is recorded before it passes, and stops with the log too.
 func TestObserve(t *testing.T) {
 	const observe = "version: 1\nproduct: agent\nprofiles:\n  std:\n    listen: {port: 18001}\n    mode: observe\n"
-	for name, tt := range map[string]struct{ request, port string }{
-		"connect": {connectTo("allowed.test:443"), "443"}, "get": {get("http://allowed.test/"), "80"},
+	for name, tt := range map[string]struct{ request, port, status string }{
+		"connect": {connectTo("allowed.test:443"), "443", "200"}, "get": {get("http://allowed.test/"), "80", "200"},
+		"websocket": {webSocketTo("allowed.test"), "80", "101"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.load(observe)
-			w.site(allowedIP+":80", func(string) string { return ok("hi") })
+			w.origin(allowedIP+":80", func(c *originConn) {
+				if strings.Contains(c.originHead(), "Upgrade") {
+					c.write(switching)
+					echo(c)
+					return
+				}
+				c.write(ok("hi"))
+			})
 			w.origin(allowedIP+":443", echo)
 			c := w.dial(std)
 			c.send(tt.request)
-			assert.Contains(t, c.head(), "HTTP/1.1 200 ")
+			assert.Contains(t, c.head(), "HTTP/1.1 "+tt.status)
 			require.NoError(t, c.CloseWrite())
 			c.rest()
 			who := "client|client_closed"

@@ -190,7 +190,11 @@ func (rc *requestConn) letOutLocked(h *head, n int) {
 
 // fill reads once from the socket into in.
 func (rc *requestConn) fill() error {
-	if len(rc.in) == cap(rc.in) {
+	switch {
+	case len(rc.in) == 0 && cap(rc.in) > headBuffer:
+		// A large head is over: a connection that waits needs no large buffer.
+		rc.in = (*rc.buf)[:0]
+	case len(rc.in) == cap(rc.in):
 		grown := make([]byte, len(rc.in), min(2*cap(rc.in), cap(rc.in)+rc.limits.HeaderBytes))
 		copy(grown, rc.in)
 		rc.in = grown

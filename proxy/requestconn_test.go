@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,23 +153,94 @@ func TestDescribes(t *testing.T) {
 	assert.True(t, (&head{length: -1, chunked: true}).describes(&http.Request{ContentLength: -1}))
 }
 
-// A handler that meets a request which nobody validated serves nothing.
+// A handler that meets a request which nobody validated, or another one than was
+// validated, serves nothing.
 func TestHandlerWithoutValidatedHead(t *testing.T) {
 	w := newWorld(t)
 	p := w.profiles[std]
-	rc, _ := pair(t)
+	none, _ := pair(t)
+	other, c := pair(t)
+	c.send(get("http://other.test/"))
+	first(t, other)
+	with := func(rc *requestConn) context.Context {
+		return context.WithValue(t.Context(), connKey{}, &clientConn{l: &listener{s: w.Server, profile: p}, rc: rc})
+	}
 	for name, ctx := range map[string]context.Context{
-		"no connection": t.Context(),
-		"no head":       context.WithValue(t.Context(), connKey{}, &clientConn{l: &listener{s: w.Server, profile: p}, rc: rc}),
+		"no connection": t.Context(), "no head": with(none), "another head": with(other),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://allowed.test/", nil)
 			require.NoError(t, err)
+			r.RequestURI = "http://allowed.test/"
 			assert.PanicsWithValue(t, http.ErrAbortHandler, func() { p.serveHTTP(nil, r) })
 		})
 	}
 	w.wantRecords()
 	w.wantDials()
+}
+
+// After a last answer the gate reads on until the client has closed, so that no
+// reset overtakes the answer.
+func TestLastAnswerLingers(t *testing.T) {
+	rc, c := pair(t)
+	done := make(chan *head, 1)
+	rc.closed = func(unseen *head) { done <- unseen }
+	request := get("http://allowed.test/")
+	c.send(request + "more")
+	first(t, rc)
+	take(t, rc, len(request))
+	require.NotNil(t, rc.claim())
+	_, err := rc.Write([]byte("answer"))
+	require.NoError(t, err)
+	require.NoError(t, rc.Close())
+	go rc.finished()
+	assert.Equal(t, "answer", c.rest())
+	select {
+	case <-done:
+		t.Error("it did not wait for the client")
+	default:
+	}
+	for range 3 { // were the socket closed, the first would reset the connection
+		c.send("and more")
+	}
+	require.NoError(t, c.Close())
+	assert.Nil(t, <-done)
+}
+
+// A connection on which a request was handed out that no handler saw says so.
+func TestUnseenRequest(t *testing.T) {
+	rc, c := pair(t)
+	done := make(chan *head, 1)
+	rc.closed = func(unseen *head) { done <- unseen }
+	c.send(get("http://evil.test/"))
+	first(t, rc)
+	require.NoError(t, rc.Close())
+	require.NoError(t, c.CloseWrite())
+	rc.finished()
+	assert.Equal(t, "http://evil.test/", (<-done).target)
+
+	w := newWorld(t)
+	l := &listener{s: w.Server, profile: w.profiles[std]}
+	w.wg.Add(1)
+	w.conns.Add(1)
+	w.profiles[std].conns.Add(1)
+	(&clientConn{l: l, rc: rc}).closedByServer(partialHead([]byte("GET http://evil.test/ HTTP/1.1")))
+	w.wantRecords("egress.denied error malformed evil.test:80")
+}
+
+// A large head does not leave a large buffer with a connection that waits.
+func TestLargeBufferIsDropped(t *testing.T) {
+	rc, c := pair(t)
+	request := "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nX: " + strings.Repeat("x", 20000) + "\r\n\r\n"
+	c.send(request)
+	first(t, rc)
+	take(t, rc, len(request))
+	assert.Greater(t, cap(rc.in), headBuffer)
+	require.NotNil(t, rc.claim())
+	rc.answered()
+	c.send(get("http://allowed.test/"))
+	take(t, rc, len(get("http://allowed.test/")))
+	assert.Equal(t, headBuffer, cap(rc.in))
 }
 
 // Buffers are given back once, and only by those who no longer read.

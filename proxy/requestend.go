@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"io"
 	"net"
 	"time"
@@ -160,21 +159,4 @@ func (rc *requestConn) finished() {
 	}
 	_ = rc.TCPConn.Close()
 	rc.closed(unseen)
-}
-
-// linger reads what a peer still sends after it was answered, for a while: a
-// socket that is closed with unread bytes resets the connection, and the reset
-// may overtake the answer.
-func linger(base context.Context, c *net.TCPConn) {
-	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
-	stop := context.AfterFunc(base, func() { _ = c.SetReadDeadline(past) })
-	defer stop()
-	var sink [4 << 10]byte
-	for total := 0; total < lingerBytes; {
-		n, err := c.Read(sink[:])
-		if err != nil {
-			return
-		}
-		total += n
-	}
 }

@@ -199,6 +199,29 @@ func TestEarlyRefusalByOrigin(t *testing.T) {
 	w.wantRecords(closed80)
 }
 
+// An answer without a body does not wait for the upload either, and a short rest
+// of that is passed over.
+func TestEarlyAnswerWithoutBody(t *testing.T) {
+	w := newWorld(t)
+	w.origin(allowedIP+":80", func(c *originConn) {
+		for {
+			if _, err := http.ReadRequest(c.br); err != nil {
+				return
+			}
+			c.write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+			_, _ = io.CopyN(io.Discard, c.br, 10)
+		}
+	})
+	c := w.dial(std)
+	for range 3 {
+		c.send("POST http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 10\r\n\r\n01234")
+		assert.False(t, c.want(401, "").Close)
+		c.send("56789" + get("http://evil.test/next"))
+		c.want(403, "")
+	}
+	w.wantRecords(closed80, denied80, closed80, denied80, closed80, denied80)
+}
+
 // R-P06: the 100 comes when the origin wants the body.
 func TestExpect(t *testing.T) {
 	expect := func(host string, n int) string {

@@ -117,17 +117,19 @@ func TestClientGoneWhileOpening(t *testing.T) {
 	for kind, request := range map[string]string{
 		"connect": connectTo("allowed.test:443"), "get": get("http://allowed.test/"), "websocket": webSocketTo("allowed.test"),
 	} {
-		for stage, prepare := range map[string]func(w *world, begun chan struct{}){
-			"look-up": func(w *world, begun chan struct{}) {
+		for stage, prepare := range map[string]func(w *world, begun, ended chan struct{}){
+			"look-up": func(w *world, begun, ended chan struct{}) {
 				w.names.script("allowed.test", func(ctx context.Context, _ Query) (Answer, error) {
 					close(begun)
 					<-ctx.Done()
+					close(ended)
 					return Answer{}, &net.DNSError{Err: "operation was canceled"}
 				})
 			},
-			"dial": func(w *world, begun chan struct{}) {
+			"dial": func(w *world, begun, ended chan struct{}) {
 				hole := func(ctx context.Context) (*net.TCPConn, error) {
 					close(begun)
+					defer close(ended)
 					return blackhole(ctx)
 				}
 				w.net.at(allowedIP+":443", hole)
@@ -136,12 +138,17 @@ func TestClientGoneWhileOpening(t *testing.T) {
 		} {
 			t.Run(kind+" "+stage, func(t *testing.T) {
 				w := newWorld(t)
-				begun := make(chan struct{})
-				prepare(w, begun)
+				begun, ended := make(chan struct{}), make(chan struct{})
+				prepare(w, begun, ended)
 				c := w.dial(std)
 				c.send(request)
 				<-begun
 				require.NoError(t, c.Close())
+				select {
+				case <-ended:
+				case <-time.After(w.cfg.Limits.Dial / 2):
+					t.Fatal("it goes on for nobody")
+				}
 				w.wait("the place", func() bool { return w.Stats().Connections == 0 })
 				w.finish()
 				require.Len(t, w.rec.Events(), 1)
@@ -159,6 +166,7 @@ func TestResponseBreaksOff(t *testing.T) {
 		"of known length":   {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "1.1"},
 		"chunked":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "1.1"},
 		"bad chunk":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n", "1.1"},
+		"bad trailer":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\nX: \x1b\r\n\r\n", "1.1"},
 		"to an old client":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "1.0"},
 		"to a web socket":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "ws"},
 		"old, known length": {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "1.0"},
