@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 a check said no or the command failed, 2 wrong usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
 	})
-	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.versionCommand(), a.tailCommand(), a.auditCommand())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	helpForKnown(root)
 	wrapArgs(root)
@@ -98,19 +98,20 @@ func helpForKnown(root *cobra.Command) {
 	}
 }
 
-// wrapArgs makes wrong arguments a usage error on every command.
+// wrapArgs makes wrong arguments a usage error on cmd and every command below it.
 func wrapArgs(cmd *cobra.Command) {
-	for _, c := range append(cmd.Commands(), cmd) {
-		check := c.Args
-		if check == nil {
-			check = cobra.NoArgs
+	for _, c := range cmd.Commands() {
+		wrapArgs(c)
+	}
+	check := cmd.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
 		}
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
-			}
-			return nil
-		}
+		return nil
 	}
 }
 

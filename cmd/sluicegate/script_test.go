@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/assert"
@@ -22,7 +24,9 @@ import (
 // $ETC.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir: filepath.Join("testdata", "script"),
+		// A daemon that starts although it must not would run for ever.
+		Deadline:            time.Now().Add(2 * patience),
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
@@ -68,23 +72,28 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func TestHelpOfEveryCommand(t *testing.T) {
 	w := newWorld(t)
 	top := w.exec(binary, "--help")
-	require.Zero(t, top.code)
 	assert.Equal(t, top, w.exec(binary), "without a command the program shows its help")
-	_, list, found := strings.Cut(top.stdout, "\nAvailable Commands:\n")
-	require.True(t, found, top.stdout)
-	list, _, _ = strings.Cut(list, "\n\n")
-	documented := 0
-	for line := range strings.SplitSeq(list, "\n") {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name == "help" {
-			continue
-		}
-		documented++
-		r := w.exec(binary, name, "--help")
-		assert.Zero(t, r.code, name)
-		assert.Empty(t, r.stderr, name)
-		_, example, _ := strings.Cut(r.stdout, "\nExamples:\n")
-		assert.True(t, strings.HasPrefix(example, "  sluicegate "+name), "%s has no example:\n%s", name, r.stdout)
+	assert.GreaterOrEqual(t, checkHelp(t, w), 5, "the list of commands was not read as it stands:\n%s", top.stdout)
+}
+
+// checkHelp looks at the help of the command that words name, and of those below
+// it; it returns how many have an example.
+func checkHelp(t *testing.T, w *world, words ...string) (documented int) {
+	t.Helper()
+	help := w.exec(binary, append(words, "--help")...)
+	require.Zero(t, help.code, words)
+	assert.Empty(t, help.stderr, words)
+	_, list, above := strings.Cut(help.stdout, "\nAvailable Commands:\n")
+	if !above {
+		_, example, _ := strings.Cut(help.stdout, "\nExamples:\n")
+		assert.True(t, strings.HasPrefix(example, "  sluicegate "+strings.Join(words, " ")), "%s has no example:\n%s", words, help.stdout)
+		return 1
 	}
-	assert.GreaterOrEqual(t, documented, 5, "the list was not read as it stands:\n%s", top.stdout)
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.SplitSeq(list, "\n") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "help" {
+			documented += checkHelp(t, w, append(slices.Clone(words), name)...)
+		}
+	}
+	return documented
 }

@@ -28,9 +28,17 @@ var (
 // for when a profile asks for any.
 const anyPortTries = 20
 
+// binder makes and closes listeners; *proxy.Server is one.
+type binder interface {
+	Listen(ctx context.Context, profile string, addr netip.AddrPort) (netip.AddrPort, error)
+	Unlisten(addr netip.AddrPort)
+}
+
+var _ binder = (*proxy.Server)(nil)
+
 // bindAll binds 127.0.0.1 and ::1 for every profile. A host without IPv6 has no
 // ::1, which is said; any other failure is an error.
-func bindAll(ctx context.Context, s *proxy.Server, profiles []policy.Profile, log *slog.Logger) ([]Bound, error) {
+func bindAll(ctx context.Context, s binder, profiles []policy.Profile, log *slog.Logger) ([]Bound, error) {
 	var out []Bound
 	for _, p := range profiles {
 		addrs, err := bindProfile(ctx, s, p)
@@ -45,7 +53,7 @@ func bindAll(ctx context.Context, s *proxy.Server, profiles []policy.Profile, lo
 	return out, nil
 }
 
-func bindProfile(ctx context.Context, s *proxy.Server, p policy.Profile) ([]netip.AddrPort, error) {
+func bindProfile(ctx context.Context, s binder, p policy.Profile) ([]netip.AddrPort, error) {
 	for try := 0; ; try++ {
 		four, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback4, p.Port))
 		if err != nil {

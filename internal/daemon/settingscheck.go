@@ -25,7 +25,8 @@ type settingsCheck struct {
 // newSettingsCheck takes the content of a file that policy.DecodeYAML has
 // accepted: the parser sees no hostile input here.
 func newSettingsCheck(file string, data []byte) *settingsCheck {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	// The parser counts some lines that end in CR LF twice.
+	data = bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), []byte("\r\n"), []byte("\n"))
 	c := &settingsCheck{file: file, lines: strings.Split(string(data), "\n")}
 	if doc, err := parser.ParseBytes(data, 0); err == nil {
 		c.doc = doc
@@ -56,7 +57,7 @@ func (c *settingsCheck) place(path string) (line, column int) {
 // source is a line as it may be shown on a terminal, above a caret.
 func (c *settingsCheck) source(line int) string {
 	const maxShown = 120
-	text := []rune(strings.TrimRight(c.lines[line-1], "\r"))
+	text := []rune(c.lines[line-1])
 	for i, r := range text {
 		switch {
 		case r == '\t':
