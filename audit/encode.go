@@ -152,6 +152,21 @@ func (enc *encoder) traffic(e *Event) {
 	enc.num("http_status", int64(e.HTTPStatus))
 	enc.str("suggestion", e.Suggestion, capWord)
 
+	if d := e.DNS; d != nil {
+		enc.open("dns")
+		if q := d.Question; q != nil {
+			enc.open("question")
+			enc.str("name", q.Name, capDest)
+			enc.str("type", q.Type, capWord)
+			enc.str("class", q.Class, capWord)
+			enc.close()
+			enc.group = "dns"
+		}
+		enc.str("rcode", d.RCode, capWord)
+		enc.num("ede", int64(d.EDE))
+		enc.close()
+	}
+
 	if e.BytesIn != nil {
 		enc.numZero("bytes_in", *e.BytesIn)
 	}
@@ -192,6 +207,9 @@ func (enc *encoder) resolved(e *Event) {
 
 // records writes what belongs to the daemon's and the log's own events.
 func (enc *encoder) records(e *Event) {
+	if c := e.Change; c != nil {
+		enc.change(c)
+	}
 	if s := e.Service; s != nil {
 		enc.open("service")
 		total := s.ListenersTotal
@@ -239,6 +257,54 @@ func (enc *encoder) records(e *Event) {
 		enc.must("cause", g.Cause, capWord)
 		enc.close()
 	}
+}
+
+// change writes what a load of the policy changed, or why it was rejected.
+func (enc *encoder) change(c *Change) {
+	enc.open("change")
+	enc.must("trigger", c.Trigger, capWord)
+	enc.str("old_digest", c.OldDigest, capName)
+	few := enc.lim.list / 8
+	files := c.Files[:min(len(c.Files), few)]
+	if len(files) > 0 {
+		enc.list("files")
+		for _, f := range files {
+			enc.comma()
+			enc.quote("files", f, capName)
+		}
+		enc.buf = append(enc.buf, ']')
+	}
+	enc.num("files_total", int64(enc.total("change.files", c.FilesTotal, len(c.Files), len(files))))
+	enc.num("rules_added", int64(c.Added))
+	enc.num("rules_removed", int64(c.Removed))
+	enc.num("revoked", int64(c.Revoked))
+	enc.str("restart_needed", c.Restart, capName)
+	errs := c.Errors[:min(len(c.Errors), few)]
+	if len(errs) > 0 {
+		enc.list("errors")
+		for _, e := range errs {
+			enc.element("change.errors")
+			enc.str("file", e.File, capName)
+			enc.num("line", int64(e.Line))
+			enc.num("column", int64(e.Column))
+			enc.must("msg", e.Msg, capName)
+			enc.close()
+		}
+		enc.buf = append(enc.buf, ']')
+	}
+	enc.group = "change"
+	enc.num("errors_total", int64(enc.total("change.errors", c.ErrorsTotal, len(c.Errors), len(errs))))
+	enc.close()
+}
+
+// total is the count to write beside a list that holds written of had
+// elements: the caller's own, or had if the list was cut here.
+func (enc *encoder) total(name string, own, had, written int) int {
+	if written == had {
+		return own
+	}
+	enc.note(name)
+	return max(own, had)
 }
 
 // dropped writes the counts of a gap, by name in order. What is over the limit

@@ -25,6 +25,14 @@ const (
 	// EgressClosed is the end of a tunnel or of a forwarded request, also one
 	// that failed upstream.
 	EgressClosed Name = "egress.closed"
+	// DNSDenied is a refused DNS query; DNSObserved one that only observe mode
+	// let through.
+	DNSDenied   Name = "dns.denied"
+	DNSObserved Name = "dns.observed"
+	// PolicyReloaded is a new policy in force, PolicyRejected one that was
+	// refused while the last good one stays.
+	PolicyReloaded Name = "policy.reloaded"
+	PolicyRejected Name = "policy.rejected"
 	// ServiceStarted and ServiceStopped bracket one run of the daemon.
 	ServiceStarted Name = "service.started"
 	ServiceStopped Name = "service.stopped"
@@ -104,6 +112,8 @@ type Event struct {
 	HTTPStatus    int       `json:"http_status,omitempty"`
 	Suggestion    string    `json:"suggestion,omitempty"`
 
+	DNS *DNS `json:"dns,omitempty"`
+
 	// Of egress.closed. Pointers, so that zero bytes are written as zero. A
 	// duration that is not a finite number is left out.
 	BytesIn    *int64   `json:"bytes_in,omitempty"`
@@ -111,6 +121,7 @@ type Event struct {
 	DurationMS *float64 `json:"duration_ms,omitempty"`
 	End        *End     `json:"end,omitempty"`
 
+	Change  *Change   `json:"change,omitempty"`
 	Service *Service  `json:"service,omitempty"`
 	Rotated *Rotation `json:"rotated,omitempty"`
 	Gap     *Gap      `json:"gap,omitempty"`
@@ -276,3 +287,47 @@ const (
 	// stopped in the middle of a write.
 	CauseKilled = "killed"
 )
+
+// DNS is a query and how it was answered.
+type DNS struct {
+	Question *Question `json:"question,omitempty"`
+	// RCode is the mnemonic of the answer's code, or NODATA.
+	RCode string `json:"rcode,omitempty"`
+	// EDE is the Extended DNS Error code that was sent, RFC 8914; 0 for none.
+	EDE int `json:"ede,omitempty"`
+}
+
+// Question is the question of a DNS query.
+type Question struct {
+	Name  string `json:"name,omitempty"`
+	Type  string `json:"type,omitempty"`
+	Class string `json:"class,omitempty"`
+}
+
+// Change is the payload of policy.reloaded and policy.rejected.
+type Change struct {
+	// Trigger is start, fsnotify, poll, signal, cli or expiry.
+	Trigger string `json:"trigger"`
+	// OldDigest was in force before; Policy.Digest of the record is in force now.
+	OldDigest string `json:"old_digest,omitempty"`
+	// Files were loaded, Added and Removed count rules.
+	Files      []string `json:"files,omitempty"`
+	FilesTotal int      `json:"files_total,omitempty"`
+	Added      int      `json:"rules_added,omitempty"`
+	Removed    int      `json:"rules_removed,omitempty"`
+	// Revoked counts tunnels and requests that lost their permission.
+	Revoked int `json:"revoked,omitempty"`
+	// Restart says what takes effect only after a restart.
+	Restart string `json:"restart_needed,omitempty"`
+	// Errors are the faults of a rejected load.
+	Errors      []ChangeError `json:"errors,omitempty"`
+	ErrorsTotal int           `json:"errors_total,omitempty"`
+}
+
+// ChangeError is one fault of a rejected load.
+type ChangeError struct {
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Msg    string `json:"msg"`
+}

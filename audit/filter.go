@@ -28,6 +28,7 @@ type Filter struct {
 func Names() []Name {
 	return []Name{
 		EgressDenied, EgressObserved, EgressOpened, EgressClosed,
+		DNSDenied, DNSObserved, PolicyReloaded, PolicyRejected,
 		ServiceStarted, ServiceStopped, AuditRotated, AuditGap,
 	}
 }

@@ -97,7 +97,7 @@ func (c *compiler) mergeProfile(b *profileBuild, s *source, f profileFile) {
 		t, err := parseTime(f.ObserveUntil.V)
 		if err != nil {
 			b.until.bad = true
-			s.fail(b.until.pos, join(b.path, "observe_until"), "write it as 2026-01-31 or 2026-01-31T18:00:00Z", "this is not a time")
+			s.fail(b.until.pos, join(b.path, "observe_until"), timeHint, "this is not a time")
 		}
 		b.info.ObserveUntil = t
 	}
@@ -253,6 +253,8 @@ func (c *compiler) takePort(b *profileBuild) {
 	}
 	c.ports[port] = b.info.Name
 }
+
+const timeHint = "write it as 2026-01-31 or 2026-01-31T18:00:00Z"
 
 // parseTime reads a date (midnight UTC at its start) or an RFC 3339 time.
 func parseTime(s string) (time.Time, error) {

@@ -117,6 +117,14 @@ func target(s *source, f targetFile, path string) (*Rule, bool) {
 	if !ports(s, r, f, path) {
 		ok = false
 	}
+	if f.expires.Pos.Line > 0 {
+		t, err := parseTime(f.expires.V)
+		if err != nil {
+			s.fail(f.expires.Pos, path+".expires", timeHint, "this is not a time")
+			ok = false
+		}
+		r.expires = t
+	}
 	return r, ok
 }
 

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// beginning is a time at which no rule has expired.
+var beginning = time.Unix(0, 0)
+
 // Decide answers one request. It is the only function that does, allocates
 // nothing and is safe for concurrent use. See the package documentation for
 // the order of precedence.
@@ -49,6 +52,9 @@ func (s *Snapshot) judge(p *profile, r *Request) Decision {
 		return d
 	}
 	d := p.allowed(r)
+	if d.Rule == nil && !d.Allowed() {
+		d = p.lately(d, r)
+	}
 	if !d.Allowed() && p.info.observing(r.Now) && relaxable(d) && p.publicOnly(r) {
 		d.Action, d.Would, d.Reason = ActionAllow, d.Reason, ReasonObserve
 	}
@@ -63,10 +69,16 @@ func denied(rs *ruleSet, layer Layer, r *Request) (Decision, bool) {
 	if rs.count == 0 {
 		return Decision{}, false
 	}
+	if r.Now.IsZero() && rs.expiring {
+		// A deny rule does not end because nobody knows the time.
+		then := *r
+		then.Now = beginning
+		r = &then
+	}
 	port := r.Destination.port
 	var hit *Rule
 	if name := r.Destination.name; name != "" {
-		rs.forName(name, func(rule *Rule) bool {
+		rs.forName(name, r.Now, func(rule *Rule) bool {
 			if rule.deniesPort(port, r.Proto) && !rule.excepted(name) {
 				hit = rule
 			}
@@ -85,7 +97,7 @@ func denied(rs *ruleSet, layer Layer, r *Request) (Decision, bool) {
 }
 
 func deniedAddr(rs *ruleSet, a netip.Addr, r *Request) (hit *Rule) {
-	rs.forAddr(a, func(rule *Rule) bool {
+	rs.forAddr(a, r.Now, func(rule *Rule) bool {
 		if rule.deniesPort(r.Destination.port, r.Proto) {
 			hit = rule
 		}
@@ -105,7 +117,7 @@ func (p *profile) allowed(r *Request) Decision {
 func (p *profile) allowedLiteral(r *Request) Decision {
 	a, port := r.Destination.addr, r.Destination.port
 	d := Decision{Reason: ReasonIPLiteralNotListed, Layer: LayerProduct}
-	p.allow.forAddr(a, func(rule *Rule) bool {
+	p.allow.forAddr(a, r.Now, func(rule *Rule) bool {
 		if !rule.allowsPort(port, r.Proto) {
 			if d.Reason != ReasonProtocolMismatch {
 				d.Reason, d.Rule = portReason(rule, r), rule
@@ -134,7 +146,7 @@ func (p *profile) allowedName(r *Request) Decision {
 	// to and however open the network is.
 	local := classifyName(r.Destination.name) != namePublic
 	d := Decision{Reason: ReasonNotListed, Layer: LayerProduct}
-	p.allow.forName(r.Destination.name, func(rule *Rule) bool {
+	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
 		if local && len(rule.resolvesTo) == 0 {
 			return true
 		}
@@ -148,6 +160,20 @@ func (p *profile) allowedName(r *Request) Decision {
 		return d
 	}
 	return p.openNetwork(d, r)
+}
+
+// lately turns the refusal of what no rule covers into the one that says so
+// when a rule did until it expired.
+func (p *profile) lately(d Decision, r *Request) Decision {
+	if !p.allow.expiring {
+		return d
+	}
+	then := *r
+	then.Now = beginning
+	if got := p.allowed(&then); got.Allowed() && got.Rule != nil {
+		d.Reason, d.Rule = ReasonRuleExpired, got.Rule
+	}
+	return d
 }
 
 // byRule judges the request by one rule that covers the name.

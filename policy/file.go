@@ -56,6 +56,7 @@ type targetFile struct {
 	host, ip, cidr located[string]
 	ports          []located[int]
 	id, why        located[string]
+	expires        located[string]
 	pos            Position
 }
 
@@ -67,35 +68,37 @@ type allowFile struct {
 	Ports      []located[int]    `yaml:"ports"`
 	ResolvesTo []located[string] `yaml:"resolves_to"`
 	Wide       located[bool]     `yaml:"wide"`
+	Expires    located[string]   `yaml:"expires"`
 	ID         located[string]   `yaml:"id"`
 	Why        located[string]   `yaml:"why"`
 }
 
 func (allowFile) LaterKeys() []string {
-	return []string{"methods", "paths", "inspect", "tls", "ech", "types", "for", "expires"}
+	return []string{"methods", "paths", "inspect", "tls", "ech", "types", "for"}
 }
 
 func (allowFile) example(text string) string { return "{host: " + text + "}" }
 
 func (f allowFile) target() targetFile {
-	return targetFile{f.Host, f.IP, f.CIDR, f.Ports, f.ID, f.Why, f.Pos}
+	return targetFile{f.Host, f.IP, f.CIDR, f.Ports, f.ID, f.Why, f.Expires, f.Pos}
 }
 
 type denyFile struct {
-	Pos    Position
-	Host   located[string]   `yaml:"host"`
-	IP     located[string]   `yaml:"ip"`
-	CIDR   located[string]   `yaml:"cidr"`
-	Ports  []located[int]    `yaml:"ports"`
-	Except []located[string] `yaml:"except"`
-	ID     located[string]   `yaml:"id"`
-	Why    located[string]   `yaml:"why"`
+	Pos     Position
+	Host    located[string]   `yaml:"host"`
+	IP      located[string]   `yaml:"ip"`
+	CIDR    located[string]   `yaml:"cidr"`
+	Ports   []located[int]    `yaml:"ports"`
+	Except  []located[string] `yaml:"except"`
+	Expires located[string]   `yaml:"expires"`
+	ID      located[string]   `yaml:"id"`
+	Why     located[string]   `yaml:"why"`
 }
 
-func (denyFile) LaterKeys() []string { return []string{"methods", "paths", "for", "expires"} }
+func (denyFile) LaterKeys() []string { return []string{"methods", "paths", "for"} }
 
 func (denyFile) example(text string) string { return "{host: " + text + "}" }
 
 func (f denyFile) target() targetFile {
-	return targetFile{f.Host, f.IP, f.CIDR, f.Ports, f.ID, f.Why, f.Pos}
+	return targetFile{f.Host, f.IP, f.CIDR, f.Ports, f.ID, f.Why, f.Expires, f.Pos}
 }

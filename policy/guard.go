@@ -56,7 +56,7 @@ func (p *profile) guardAddrs(r *Request) (Decision, bool) {
 // grantsLiteral tells whether an ip or cidr rule opens a special-purpose
 // address. Compile made sure that the rule may.
 func (p *profile) grantsLiteral(r *Request) (ok bool) {
-	p.allow.forAddr(r.Destination.addr, func(rule *Rule) bool {
+	p.allow.forAddr(r.Destination.addr, r.Now, func(rule *Rule) bool {
 		ok = rule.allowsPort(r.Destination.port, r.Proto)
 		return !ok
 	})
@@ -66,7 +66,7 @@ func (p *profile) grantsLiteral(r *Request) (ok bool) {
 // grantsAddr tells whether a rule for the name has a in its resolves_to. That
 // one rule has all the addresses is judged with the rule.
 func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
-	p.allow.forName(r.Destination.name, func(rule *Rule) bool {
+	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
 		ok = rule.allowsPort(r.Destination.port, r.Proto) && containsAddr(rule.resolvesTo, a)
 		return !ok
 	})
@@ -75,7 +75,7 @@ func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
 
 // grantsName tells whether a rule with resolves_to names an always-local name.
 func (p *profile) grantsName(r *Request) (ok bool) {
-	p.allow.forName(r.Destination.name, func(rule *Rule) bool {
+	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
 		ok = len(rule.resolvesTo) > 0 && rule.allowsPort(r.Destination.port, r.Proto)
 		return !ok
 	})

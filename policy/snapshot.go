@@ -118,6 +118,7 @@ type Rule struct {
 	// resolvesTo, when set, are all the addresses the name may have.
 	resolvesTo []netip.Prefix
 	except     []pattern
+	expires    time.Time // zero: never
 }
 
 // hasPort tells whether port is listed.
@@ -161,6 +162,8 @@ type ruleSet struct {
 	// bits4 and bits6 are the lengths of the prefixes, longest first.
 	bits4, bits6 []int
 	count        int
+	// expiring says that a rule has an end.
+	expiring bool
 	// ancestors are the names above a host of the set.
 	ancestors map[string]struct{}
 }
@@ -169,6 +172,7 @@ type hostRules struct{ exact, below []*Rule }
 
 func (rs *ruleSet) add(r *Rule) {
 	rs.count++
+	rs.expiring = rs.expiring || !r.expires.IsZero()
 	if r.prefix.IsValid() {
 		rs.addNet(r)
 		return
@@ -202,14 +206,34 @@ func (rs *ruleSet) addNet(r *Rule) {
 	}
 }
 
-// forName calls f for each rule whose host covers name, most specific name
-// first, until f returns false.
-func (rs *ruleSet) forName(name string, f func(*Rule) bool) {
+// each calls f once for every rule.
+func (rs *ruleSet) each(f func(*Rule)) {
+	for _, rules := range rs.nets {
+		for _, r := range rules {
+			f(r)
+		}
+	}
+	for _, h := range rs.hosts {
+		for _, r := range h.exact {
+			f(r)
+		}
+		for _, r := range h.below {
+			// A rule for both stands in both lists.
+			if !r.host.exact {
+				f(r)
+			}
+		}
+	}
+}
+
+// forName calls f for each rule whose host covers name and that has not
+// expired, most specific name first, until f returns false.
+func (rs *ruleSet) forName(name string, now time.Time, f func(*Rule) bool) {
 	if len(rs.hosts) == 0 {
 		return
 	}
 	for _, r := range rs.hosts[name].exact {
-		if !f(r) {
+		if !r.expired(now) && !f(r) {
 			return
 		}
 	}
@@ -220,16 +244,16 @@ func (rs *ruleSet) forName(name string, f func(*Rule) bool) {
 		}
 		rest = rest[i+1:]
 		for _, r := range rs.hosts[rest].below {
-			if !f(r) {
+			if !r.expired(now) && !f(r) {
 				return
 			}
 		}
 	}
 }
 
-// forAddr calls f for each ip or cidr rule that holds a, narrowest range first,
-// until f returns false. No rule holds an address with a zone.
-func (rs *ruleSet) forAddr(a netip.Addr, f func(*Rule) bool) {
+// forAddr calls f for each ip or cidr rule that holds a and has not expired,
+// narrowest range first, until f returns false. No rule holds an address with a zone.
+func (rs *ruleSet) forAddr(a netip.Addr, now time.Time, f func(*Rule) bool) {
 	if len(rs.nets) == 0 || !a.IsValid() || a.Zone() != "" {
 		return
 	}
@@ -243,7 +267,7 @@ func (rs *ruleSet) forAddr(a netip.Addr, f func(*Rule) bool) {
 			return
 		}
 		for _, r := range rs.nets[p] {
-			if !f(r) {
+			if !r.expired(now) && !f(r) {
 				return
 			}
 		}

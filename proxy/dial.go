@@ -81,6 +81,10 @@ func (s *Server) open(ctx context.Context, f *flow, first policy.Decision) (conn
 		return nil, o, s.dialFailure(f, o, err)
 	}
 	o.server = addrPort(conn.RemoteAddr())
+	if !s.goLive(f, addrs) {
+		_ = conn.Close()
+		return nil, o, &failure{reason: policy.ReasonRevoked}
+	}
 	return conn, o, nil
 }
 

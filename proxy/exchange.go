@@ -70,6 +70,9 @@ func (x *exchange) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			x.conn, _ = i.Conn.(*upstreamConn)
+			if x.conn != nil && !x.c.l.s.goLive(x.f, x.conn.found.resolved) {
+				x.f.cancel(&endCause{policy.ReasonRevoked})
+			}
 		},
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
 			if x.interim.Add(1) > maxInterim {

@@ -45,6 +45,9 @@ type flow struct {
 	// timed is set while bytes should flow: the idle limits apply.
 	timed atomic.Bool
 
+	// live is set once traffic is let through.
+	live atomic.Pointer[standing]
+
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }

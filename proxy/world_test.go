@@ -97,7 +97,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	cfg := Config{
 		Snapshot: w.snapshot.Load, Local: w.localSet,
 		Recorder: w.rec, Resolver: w.names, Identifier: w,
-		PolicySource: "test", testOnlyDial: w.net.dial,
+		PolicySource: func() string { return "test" }, testOnlyDial: w.net.dial,
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 a check said no or the command failed, 2 wrong usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
 	})
-	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.versionCommand(), a.tailCommand(), a.auditCommand())
+	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.tailCommand(), a.auditCommand(), a.policyCommand(), a.productsCommand(), a.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	helpForKnown(root)
 	wrapArgs(root)

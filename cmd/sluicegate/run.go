@@ -31,8 +31,10 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run the gate in the foreground",
 		Long: `Run the gate for the user who starts it. It listens on loopback only and serves
 only connections of the same user. Without a policy folder the embedded policy
-is used. Ctrl-C or SIGTERM stops it: live tunnels get 5 seconds, a second signal
-ends it at once.`,
+is used. The policy folder is watched: changes take effect within a second, and a
+policy with faults is rejected while the last good one stays. SIGHUP loads it at
+once. Ctrl-C or SIGTERM stops the gate: live tunnels get 5 seconds, a second
+signal ends it at once.`,
 		Example: `  sluicegate run
   sluicegate run --config ./sluicegate.yaml --state-dir ./state`,
 		Args: cobra.NoArgs,
@@ -57,6 +59,8 @@ func (a *app) serve(ctx context.Context, level slog.Level) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	again, stopAgain := reloadSignal()
+	defer stopAgain()
 	// Go ends a program that writes to a standard output or error nobody reads
 	// any more. The gate must not go down with whoever watched it.
 	signal.Ignore(syscall.SIGPIPE)
@@ -67,9 +71,16 @@ func (a *app) serve(ctx context.Context, level slog.Level) error {
 		return err
 	}
 	printStarted(a.out, d.Status())
-	select {
-	case <-signals:
-	case <-ctx.Done():
+	for running := true; running; {
+		select {
+		case <-again:
+			// The daemon records and logs what came of it.
+			_, _ = d.Reload(ctx, daemon.TriggerSignal)
+		case <-signals:
+			running = false
+		case <-ctx.Done():
+			running = false
+		}
 	}
 	first := time.Now()
 	stopped := make(chan error, 1)
@@ -108,7 +119,11 @@ func printStarted(w io.Writer, s daemon.Status) {
 	_, _ = fmt.Fprintf(&b, "\npolicy  %s (%s)\naudit   %s\n", shortDigest(s.Policy.Digest), s.Policy.Source, s.Audit.File)
 	if len(s.Profiles) == 0 {
 		_, _ = fmt.Fprintln(&b, "\nThe policy has no profile, so nothing is served.")
-	} else {
+	}
+	for _, problem := range s.Problems {
+		_, _ = fmt.Fprintf(&b, "\nDEGRADED  %s (sluicegate status says more)\n", problem)
+	}
+	if len(s.Profiles) > 0 {
 		p := s.Profiles[len(s.Profiles)-1]
 		for _, other := range s.Profiles {
 			if strings.HasSuffix(other.Name, "/commands") {

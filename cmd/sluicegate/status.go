@@ -60,6 +60,12 @@ func printStatus(a *app, s daemon.Status) error {
 	for _, n := range s.Policy.Notices {
 		_, _ = fmt.Fprintf(&b, "         notice: %s\n", n)
 	}
+	if r := s.Policy.Rejected; r != nil {
+		_, _ = fmt.Fprintf(&b, "rejected %s by %s\n", r.Time.Local().Format(time.DateTime), r.Trigger)
+		for _, e := range r.Errors {
+			_, _ = fmt.Fprintf(&b, "         %s\n", e)
+		}
+	}
 	_, _ = fmt.Fprintf(&b, "audit    %s, record %d, %d dropped\n", s.Audit.File, s.Audit.LastSeq, s.Audit.Dropped)
 	_, _ = fmt.Fprintf(&b, "traffic  %d connections, %d live flows, %d opened, %d refused\n\n",
 		s.Traffic.Connections, s.Traffic.Flows, s.Traffic.Opened, s.Traffic.Refused)

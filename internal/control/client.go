@@ -62,6 +62,15 @@ func NewClient(path string) *Client {
 // [*APIError] if the daemon answered with a refusal; the context's error if
 // there was no answer in time; others if the answer is unusable.
 func (c *Client) Get(ctx context.Context, urlPath string, query url.Values, out any) error {
+	return c.ask(ctx, http.MethodGet, urlPath, query, out)
+}
+
+// Post asks the daemon to do something; otherwise it is like [Client.Get].
+func (c *Client) Post(ctx context.Context, urlPath string, query url.Values, out any) error {
+	return c.ask(ctx, http.MethodPost, urlPath, query, out)
+}
+
+func (c *Client) ask(ctx context.Context, method, urlPath string, query url.Values, out any) error {
 	if !strings.HasPrefix(urlPath, "/") {
 		return fmt.Errorf("asking the daemon for %q: the path must begin with a slash", urlPath)
 	}
@@ -71,7 +80,7 @@ func (c *Client) Get(ctx context.Context, urlPath string, query url.Values, out 
 		defer cancel()
 	}
 	u := url.URL{Scheme: "http", Host: host, Path: urlPath, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("asking the daemon for %q: %w", urlPath, err)
 	}

@@ -15,6 +15,7 @@ import (
 const (
 	RouteStatus  = "/v1/status"
 	RouteExplain = "/v1/explain"
+	RouteReload  = "/v1/policy/reload"
 )
 
 func pid() int { return os.Getpid() }
@@ -27,10 +28,20 @@ func (d *Daemon) routes() http.Handler {
 		control.WriteJSON(w, d.Status())
 	})
 	mux.HandleFunc("GET "+RouteExplain, d.explain)
+	mux.HandleFunc("POST "+RouteReload, d.reload)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		control.WriteError(w, http.StatusNotFound, "there is no such route", "client and daemon may be of different versions")
 	})
 	return mux
+}
+
+func (d *Daemon) reload(w http.ResponseWriter, r *http.Request) {
+	result, err := d.Reload(r.Context(), TriggerCLI)
+	if err != nil {
+		control.WriteError(w, http.StatusUnprocessableEntity, "the policy was rejected and the last good one stays in force:\n"+err.Error(), "")
+		return
+	}
+	control.WriteJSON(w, result)
 }
 
 func (d *Daemon) explain(w http.ResponseWriter, r *http.Request) {
@@ -69,9 +80,9 @@ func (d *Daemon) explanation(e audit.Event) Explanation {
 		info := reason.Info()
 		x.Meaning, x.Cause, x.Mend = info.Meaning, info.Cause, info.Mend
 	}
-	x.Current = e.Policy != nil && e.Policy.Digest == d.policy.Snapshot.Digest()
+	x.Current = e.Policy != nil && e.Policy.Digest == d.store.snapshot().Digest()
 	if x.Current && e.Rule != nil {
-		x.Why = d.policy.Snapshot.Why(e.Profile, e.Rule.ID)
+		x.Why = d.store.snapshot().Why(e.Profile, e.Rule.ID)
 	}
 	return x
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"sluicegate/dnsguard"
 	"sluicegate/internal/control"
 	"sluicegate/internal/identity"
-	"sluicegate/policy"
 	"sluicegate/proxy"
 )
 
@@ -35,13 +35,17 @@ type Daemon struct {
 	opts    Options
 	log     *slog.Logger
 	started time.Time
-	policy  Policy
+	store   *store
 
 	audit   *audit.Log
 	proxy   *proxy.Server
 	control *control.Server
 	machine *machine
-	bound   []Bound
+
+	mu    sync.Mutex
+	bound []Bound
+	// restart says what of the policy takes effect only after a restart.
+	restart []string
 
 	done chan struct{}
 	wg   sync.WaitGroup
@@ -60,12 +64,6 @@ func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
 			d.abort()
 		}
 	}()
-	if d.policy, err = LoadPolicy(opts.Paths, opts.Settings); err != nil {
-		return nil, err
-	}
-	for _, n := range d.policy.Snapshot.Notices() {
-		d.log.Warn("policy notice", "file", n.File, "line", n.Line, "path", n.Path, "notice", n.Msg)
-	}
 	// The control socket comes first: it tells best that a gate runs already.
 	d.control, err = control.Listen(ctx, control.Options{Path: opts.Paths.Control, Logger: d.log, Handler: d.routes()})
 	if err != nil {
@@ -78,6 +76,13 @@ func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, auditError(err)
 	}
+	d.store = &store{
+		load: func() (Policy, error) { return LoadPolicy(opts.Paths, opts.Settings) },
+		kept: &archive{dir: filepath.Join(opts.Paths.State, "policy")},
+		log:  d.log, now: time.Now, changed: d.changed, rejectedLoad: d.rejected,
+	}
+	d.store.start()
+	d.logNotices(d.store.snapshot())
 	if err = d.startProxy(ctx); err != nil {
 		return nil, err
 	}
@@ -88,11 +93,17 @@ func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
 	}
 	d.proxy.Start()
 	d.control.Start()
-	d.wg.Add(1)
-	go func() {
-		defer d.wg.Done()
-		d.machine.watch(d.done)
-	}()
+	watching, stop := context.WithCancel(context.Background())
+	d.background(func() { d.machine.watch(d.done) })
+	d.background(func() { d.expire(d.done) })
+	d.background(func() {
+		w := &watcher{dir: policyDir(opts.Paths, opts.Settings), log: d.log, reload: d.reloadQuietly}
+		w.run(watching)
+	})
+	d.background(func() {
+		<-d.done
+		stop()
+	})
 	return d, nil
 }
 
@@ -117,6 +128,14 @@ func auditError(err error) error {
 	return err
 }
 
+func (d *Daemon) background(f func()) {
+	d.wg.Add(1)
+	go func() {
+		defer d.wg.Done()
+		f()
+	}()
+}
+
 // startProxy makes the proxy and binds the listeners; it serves nothing yet.
 func (d *Daemon) startProxy(ctx context.Context) error {
 	s := d.opts.Settings
@@ -125,9 +144,8 @@ func (d *Daemon) startProxy(ctx context.Context) error {
 		return err
 	}
 	d.machine = &machine{log: d.log}
-	snapshot := d.policy.Snapshot
 	d.proxy, err = proxy.New(proxy.Config{
-		Snapshot:        func() *policy.Snapshot { return snapshot },
+		Snapshot:        d.store.snapshot,
 		Local:           d.machine.local,
 		Recorder:        d.audit,
 		Resolver:        names{resolver},
@@ -136,24 +154,31 @@ func (d *Daemon) startProxy(ctx context.Context) error {
 		Detail:          s.Detail,
 		Allowed:         s.Allowed,
 		AllowUnrecorded: s.AllowUnrecorded,
-		PolicySource:    d.policy.Source,
+		PolicySource:    func() string { return d.store.current().Source },
 		Logger:          d.log,
 	})
 	if err != nil {
 		return err
 	}
-	if d.bound, err = bindAll(ctx, d.proxy, snapshot.Profiles(), d.log); err != nil {
+	if d.bound, err = bindAll(ctx, d.proxy, d.store.snapshot().Profiles(), d.log); err != nil {
 		return err
 	}
-	for _, b := range d.bound {
-		for _, a := range b.Addresses {
-			d.machine.ports = append(d.machine.ports, a.Port())
-		}
-	}
+	d.learnPorts()
 	if err := d.machine.refresh(); err != nil {
 		return fmt.Errorf("reading own addresses: %w", err)
 	}
 	return nil
+}
+
+// learnPorts tells the guard which ports are the gate's own.
+func (d *Daemon) learnPorts() {
+	var ports []uint16
+	for _, b := range d.bound {
+		for _, a := range b.Addresses {
+			ports = append(ports, a.Port())
+		}
+	}
+	d.machine.setPorts(ports)
 }
 
 // names joins the proxy to the resolver.
@@ -175,7 +200,7 @@ func (d *Daemon) record(ctx context.Context, name audit.Name, s *audit.Service) 
 	}
 	return d.audit.Record(ctx, audit.Event{
 		Level: audit.LevelInfo, Msg: msg, Event: name, Service: s,
-		Policy: &audit.Policy{Version: 1, Digest: d.policy.Snapshot.Digest(), Source: d.policy.Source},
+		Policy: policyOf(d.store.current()),
 	})
 }
 

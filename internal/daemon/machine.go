@@ -21,9 +21,21 @@ const refreshLocal = 5 * time.Second
 
 // machine keeps what the guard must know of this machine.
 type machine struct {
-	log   *slog.Logger
+	log *slog.Logger
+	set atomic.Pointer[policy.LocalSet]
+
+	mu    sync.Mutex
 	ports []uint16
-	set   atomic.Pointer[policy.LocalSet]
+}
+
+// setPorts says which ports are the gate's own, and refreshes.
+func (m *machine) setPorts(ports []uint16) {
+	m.mu.Lock()
+	m.ports = ports
+	m.mu.Unlock()
+	if err := m.refresh(); err != nil {
+		m.log.Error("reading own addresses; the last known ones stay in force", "error", err)
+	}
 }
 
 // local returns the set of the moment.
@@ -45,6 +57,8 @@ func (m *machine) refresh() error {
 		}
 	}
 	own = append(own, gateways()...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.set.Store(policy.NewLocalSet(own, m.ports))
 	return nil
 }

@@ -22,6 +22,8 @@ type Policy struct {
 	Snapshot *policy.Snapshot
 	// Source is SourceEmbedded or the folder.
 	Source string
+	// Files are what it was compiled from, the shipped groups included.
+	Files []policy.File
 }
 
 // LoadPolicy compiles the policy folder together with the shipped host groups.
@@ -29,37 +31,37 @@ type Policy struct {
 // is no folder, and the settings name none, the embedded products are used.
 // Faults of the files are [policy.Problems].
 func LoadPolicy(paths Paths, s Settings) (Policy, error) {
-	groups, err := embedded("groups")
-	if err != nil {
-		return Policy{}, err
-	}
-	dir := s.PolicyDir
-	if dir == "" {
-		dir = paths.Policy
-	}
+	dir := policyDir(paths, s)
 	// Looked at before it is read: a file that is missing *in* the folder must
 	// not pass for a missing folder, or a broken link would bring the embedded
 	// policy in place of the own one.
-	var files []policy.File
-	source := dir
-	_, err = os.Stat(dir)
+	_, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isLink(dir):
 		err = brokenLink(dir)
 	case errors.Is(err, fs.ErrNotExist) && s.PolicyDir == "":
-		source = SourceEmbedded
-		files, err = embedded("products")
-	case err == nil:
+		return loadEmbedded()
+	}
+	var files []policy.File
+	if err == nil {
 		files, err = readFolder(dir)
 	}
 	if err != nil {
 		return Policy{}, fmt.Errorf("reading policy: %w", err)
 	}
-	snapshot, err := policy.Compile(append(groups, files...))
+	groups, err := embedded("groups")
 	if err != nil {
 		return Policy{}, err
 	}
-	return Policy{Snapshot: snapshot, Source: source}, nil
+	return compile(append(groups, files...), dir)
+}
+
+// policyDir is the folder that is read, whether it exists or not.
+func policyDir(paths Paths, s Settings) string {
+	if s.PolicyDir != "" {
+		return s.PolicyDir
+	}
+	return paths.Policy
 }
 
 // embedded returns the shipped files of one folder.
@@ -113,4 +115,47 @@ func isYAML(name string) bool {
 	default:
 		return false
 	}
+}
+
+// ShippedProfile is a profile of the embedded policy.
+type ShippedProfile struct {
+	Product string `json:"product"`
+	Profile string `json:"profile"`
+	Surface string `json:"surface"`
+	Port    uint16 `json:"port"`
+	Allow   int    `json:"allow_rules"`
+	Deny    int    `json:"deny_rules"`
+}
+
+// Shipped lists the profiles of the embedded policy.
+func Shipped() ([]ShippedProfile, error) {
+	p, err := loadEmbedded()
+	if err != nil {
+		return nil, err
+	}
+	var out []ShippedProfile
+	for _, i := range p.Snapshot.Profiles() {
+		out = append(out, ShippedProfile{i.Product, i.Name, i.Surface, i.Port, i.Allow, i.Deny})
+	}
+	return out, nil
+}
+
+func loadEmbedded() (Policy, error) {
+	groups, err := embedded("groups")
+	if err != nil {
+		return Policy{}, err
+	}
+	products, err := embedded("products")
+	if err != nil {
+		return Policy{}, err
+	}
+	return compile(append(groups, products...), SourceEmbedded)
+}
+
+func compile(files []policy.File, source string) (Policy, error) {
+	snapshot, err := policy.Compile(files)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{Snapshot: snapshot, Source: source, Files: files}, nil
 }

@@ -37,7 +37,7 @@ func TestLoadPolicyEmbedded(t *testing.T) {
 	p, err := LoadPolicy(paths, defaultSettings(paths))
 	require.NoError(t, err)
 	assert.Equal(t, SourceEmbedded, p.Source)
-	assert.Equal(t, []string{commands, "claude-code/process"}, profileNames(p))
+	assert.Equal(t, []string{"chatgpt-codex/commands", "chatgpt-codex/process", commands, "claude-code/process"}, profileNames(p))
 	d := decide(t, p, "github.com")
 	assert.True(t, d.Allowed())
 	assert.Equal(t, "embedded/groups/github.yaml", d.Rule.File)

@@ -10,7 +10,6 @@ import (
 
 	"sluicegate/audit"
 	"sluicegate/internal/control"
-	"sluicegate/policy"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,17 +24,6 @@ func TestStartUndoes(t *testing.T) {
 		obstruct func(t *testing.T, o *Options) (mend func())
 		check    func(t *testing.T, o Options, err error)
 	}{
-		"the policy is broken": {
-			func(t *testing.T, o *Options) func() {
-				file := filepath.Join(o.Paths.Policy, "b.yaml")
-				write(t, file, "version: 2\n")
-				return func() { require.NoError(t, os.Remove(file)) }
-			},
-			func(t *testing.T, _ Options, err error) {
-				var problems policy.Problems
-				assert.ErrorAs(t, err, &problems)
-			},
-		},
 		"another gate runs": {
 			func(t *testing.T, o *Options) func() {
 				other := *o
@@ -174,7 +162,7 @@ func TestStartedRecord(t *testing.T) {
 	assert.Equal(t, audit.ServiceStarted, e.Event)
 	assert.Equal(t, "v1.2.3", e.Daemon.Version)
 	assert.Equal(t, "unknown", e.Service.PreviousStop)
-	assert.Equal(t, &audit.Policy{Version: 1, Digest: d.policy.Snapshot.Digest(), Source: o.Paths.Policy}, e.Policy)
+	assert.Equal(t, &audit.Policy{Version: 1, Digest: d.store.snapshot().Digest(), Source: o.Paths.Policy}, e.Policy)
 	var want []audit.Listener
 	for _, a := range d.bound[0].Addresses {
 		want = append(want, audit.Listener{Profile: commands, Address: a.String()})

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"sluicegate/audit"
@@ -32,10 +34,21 @@ type Status struct {
 // PolicyStatus is the effective policy.
 type PolicyStatus struct {
 	Digest string `json:"digest"`
-	// Source is embedded or the policy folder.
+	// Source is embedded, the policy folder, or none.
 	Source  string    `json:"source"`
 	Since   time.Time `json:"since"`
 	Notices []string  `json:"notices,omitempty"`
+	// Rejected is the newest refused load, while it is the newest load.
+	Rejected *RejectedStatus `json:"rejected,omitempty"`
+	// RestartNeeded says what takes effect only after a restart.
+	RestartNeeded []string `json:"restart_needed,omitempty"`
+}
+
+// RejectedStatus is a load that was refused.
+type RejectedStatus struct {
+	Time    time.Time `json:"time"`
+	Trigger string    `json:"trigger"`
+	Errors  []string  `json:"errors"`
 }
 
 // ProfileStatus is one profile and where it listens.
@@ -72,10 +85,15 @@ type TrafficStatus struct {
 
 // Status returns the state of the moment.
 func (d *Daemon) Status() Status {
-	stats, traffic := d.audit.Stats(), d.proxy.Stats()
+	stats, traffic, cur := d.audit.Stats(), d.proxy.Stats(), d.store.current()
+	d.mu.Lock()
+	bound, restart := slices.Clone(d.bound), slices.Clone(d.restart)
+	d.mu.Unlock()
 	s := Status{
 		Version: d.opts.Version, PID: pid(), Started: d.started.UTC(), Health: HealthOK, Control: d.opts.Paths.Control,
-		Policy: PolicyStatus{Digest: d.policy.Snapshot.Digest(), Source: d.policy.Source, Since: d.started.UTC()},
+		Policy: PolicyStatus{
+			Digest: cur.Snapshot.Digest(), Source: cur.Source, Since: cur.since.UTC(), RestartNeeded: restart,
+		},
 		Audit: AuditStatus{
 			File: d.opts.Settings.AuditFile, Healthy: stats.Healthy, LastSeq: stats.LastSeq,
 			LastHash: stats.LastHash, Dropped: stats.Dropped, Decisions: stats.Decisions,
@@ -89,20 +107,47 @@ func (d *Daemon) Status() Status {
 		s.Audit.LastError = stats.LastError
 		s.Problems = append(s.Problems, "the audit log can not be written: "+stats.LastError)
 	}
-	if len(d.bound) == 0 {
+	if r := cur.rejected; r != nil {
+		s.Policy.Rejected = &RejectedStatus{Time: r.Time.UTC(), Trigger: string(r.Trigger), Errors: errorLines(r.Err)}
+		s.Problems = append(s.Problems, "the newest policy was rejected; "+inForce(cur))
+	}
+	for _, r := range restart {
+		s.Problems = append(s.Problems, "a restart is needed: "+r)
+	}
+	if len(bound) == 0 {
 		s.Problems = append(s.Problems, "the policy has no profile, so nothing is served")
 	}
 	if len(s.Problems) > 0 {
 		s.Health = HealthDegraded
 	}
-	for _, n := range d.policy.Snapshot.Notices() {
+	for _, n := range cur.Snapshot.Notices() {
 		n.Source = ""
 		s.Policy.Notices = append(s.Policy.Notices, n.Error())
 	}
-	for _, b := range d.bound {
+	for _, b := range bound {
 		s.Profiles = append(s.Profiles, profileStatus(b))
 	}
 	return s
+}
+
+func errorLines(err error) []string {
+	var problems policy.Problems
+	if !errors.As(err, &problems) {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, p := range problems {
+		p.Source = ""
+		out = append(out, p.Error())
+	}
+	return out
+}
+
+func inForce(cur *loaded) string {
+	if cur.Snapshot == nil {
+		return "there is no last good one, so everything is refused"
+	}
+	return "the last good one is in force"
 }
 
 func profileStatus(b Bound) ProfileStatus {

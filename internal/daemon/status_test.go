@@ -30,7 +30,7 @@ func TestStatusOfASoundGate(t *testing.T) {
 	assert.Equal(t, os.Getpid(), s.PID)
 	assert.Equal(t, o.Paths.Control, s.Control)
 	assert.Equal(t, o.Paths.Policy, s.Policy.Source)
-	assert.Equal(t, d.policy.Snapshot.Digest(), s.Policy.Digest)
+	assert.Equal(t, d.store.snapshot().Digest(), s.Policy.Digest)
 	require.Len(t, s.Policy.Notices, 1, "an open network is worth a notice")
 	assert.Contains(t, s.Policy.Notices[0], "the network is open")
 	assert.NotContains(t, s.Policy.Notices[0], "\n")
