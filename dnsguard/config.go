@@ -86,8 +86,9 @@ type ServerConfig struct {
 	// AllowUnrecorded answers allowed names while records can't be written
 	// (audit.on_failure: allow). The default refuses them.
 	AllowUnrecorded bool
-	// PolicySource is written to records: embedded or the policy folder.
-	PolicySource string
+	// PolicySource returns what records name as the policy's source: embedded or
+	// the policy folder; nil names none. It is called for every record.
+	PolicySource func() string
 
 	// Logger for operators; nil discards.
 	Logger *slog.Logger
@@ -100,6 +101,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	c.Limits = c.Limits.withDefaults()
 	if c.Local == nil {
 		c.Local = func() *policy.LocalSet { return nil }
+	}
+	if c.PolicySource == nil {
+		c.PolicySource = func() string { return "" }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -9,15 +9,6 @@ import (
 	"sluicegate/policy"
 )
 
-// Events of this package.
-const (
-	// eventDenied is a query that was refused, or that failed.
-	eventDenied = audit.Name("dns.denied")
-	// eventObserved is a query that observe mode let through although the policy
-	// would deny it; Would holds the reason.
-	eventObserved = audit.Name("dns.observed")
-)
-
 // Bounds of a record, as those of package proxy.
 const (
 	maxResolved = 8
@@ -32,7 +23,7 @@ func (s *Server) event(f *flow, name audit.Name) audit.Event {
 		Product: d.Profile.Product, Profile: f.profile, Surface: d.Profile.Surface,
 		User: f.client.peer.User, Proto: string(policy.ProtoDNS), Mode: string(d.Profile.Mode),
 		Dest: f.dest.Host(), Flow: f.id(), Stage: "dns", Layer: string(d.Layer), MatchedRange: d.Range,
-		Policy: &audit.Policy{Digest: f.snapshot.Digest(), Source: s.cfg.PolicySource},
+		Policy: &audit.Policy{Digest: f.snapshot.Digest(), Source: s.cfg.PolicySource()},
 		Client: &audit.Client{
 			Address: f.client.addr.Addr().String(), Port: f.client.addr.Port(), Attribution: "none",
 		},
@@ -89,13 +80,14 @@ func fillQuestion(e *audit.Event, q *query) {
 		e.Truncated = append(e.Truncated, "request.target_raw")
 	}
 	e.Request = &audit.Request{TargetRaw: name + suffix}
+	e.DNS = &audit.DNS{Question: &audit.Question{Name: e.Dest, Type: typeName(q.kind), Class: className(q.class)}}
 }
 
 // recordDenied writes the record of a refusal or failure and returns its id. The
 // answer must not be sent when it returns an error.
 func (s *Server) recordDenied(ctx context.Context, f *flow, reason policy.Reason, detail string) (string, error) {
 	info := reason.Info()
-	e := s.event(f, eventDenied)
+	e := s.event(f, audit.DNSDenied)
 	e.Decision, e.Reason = audit.DecisionDeny, string(reason)
 	verb := "refused "
 	switch info.Class {
@@ -115,7 +107,7 @@ func (s *Server) recordDenied(ctx context.Context, f *flow, reason policy.Reason
 // recordObserved writes that observe mode lets the query through.
 func (s *Server) recordObserved(ctx context.Context, f *flow) error {
 	d := &f.decision
-	e := s.event(f, eventObserved)
+	e := s.event(f, audit.DNSObserved)
 	e.Decision, e.Reason, e.Would = audit.DecisionWouldDeny, string(d.Reason), string(d.Would)
 	e.Msg = "let through " + f.what() + " in observe mode; would be refused: " +
 		strings.TrimSuffix(d.Would.Info().Meaning, ".")

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"sluicegate/audit"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -160,7 +162,7 @@ func TestRecordOfALongName(t *testing.T) {
 		q.name = append(append(q.name, 63), strings.Repeat("\x01", 63)...)
 	}
 	w := newWorld(t)
-	e := w.event(&flow{query: q}, eventDenied)
+	e := w.event(&flow{query: q}, audit.DNSDenied)
 	assert.LessOrEqual(t, len(e.Request.TargetRaw), maxTarget)
 	assert.True(t, strings.HasSuffix(e.Request.TargetRaw, `\x01. IN A`), e.Request.TargetRaw)
 	assert.Equal(t, []string{"request.target_raw"}, e.Truncated)

@@ -98,7 +98,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 	c := setup{
 		world: w,
 		server: ServerConfig{
-			Snapshot: w.snapshot.Load, Local: w.local.Load, Recorder: w.rec, Identifier: w, PolicySource: "test",
+			Snapshot: w.snapshot.Load, Local: w.local.Load, Recorder: w.rec, Identifier: w, PolicySource: func() string { return "test" },
 		},
 		resolver: Config{Upstreams: []string{w.stub.addr.String()}},
 	}

@@ -32,6 +32,7 @@ type profileBuild struct {
 	path                         string // inside each file
 	first                        setting
 	listen, mode, network, until setting
+	dnsPos                       Position
 	used                         map[string]bool
 	ruleKeys                     map[string]bool
 }
@@ -150,6 +151,15 @@ func (c *compiler) mergeListen(b *profileBuild, s *source, f *listenFile) {
 		b.info.Port = uint16(port.V)
 		b.listen.pos = port.Pos
 	}
+	if f.DNS == nil {
+		return
+	}
+	if f.DNS.V < 0 || f.DNS.V > 65535 {
+		s.fail(f.DNS.Pos, join(path, "dns"), "1 to 65535, or 0 for any free port", "the port is out of range")
+		return
+	}
+	b.info.DNS, b.info.DNSPort = true, uint16(f.DNS.V)
+	b.dnsPos = f.DNS.Pos
 }
 
 func (c *compiler) mergeRules(b *profileBuild, s *source, f profileFile) {
@@ -227,6 +237,7 @@ func (c *compiler) finishProfile(b *profileBuild) {
 		b.mode.from.notice(b.mode.pos, join(b.path, "mode"), "mode observe has no end: set observe_until")
 	}
 	c.takePort(b)
+	c.takeDNSPort(b)
 	b.info.Allow, b.info.Deny = b.allow.count, b.deny.count
 	c.snap.profiles[b.info.Name] = b.profile
 }
@@ -249,6 +260,19 @@ func (c *compiler) takePort(b *profileBuild) {
 	}
 	if other, taken := c.ports[port]; taken {
 		at.from.fail(at.pos, path, "the port is the profile's identity: give each its own", "port %d is the port of %s too", port, other)
+		return
+	}
+	c.ports[port] = b.info.Name
+}
+
+// takeDNSPort does the same for the DNS listener, which takes TCP too.
+func (c *compiler) takeDNSPort(b *profileBuild) {
+	port := b.info.DNSPort
+	if port == 0 {
+		return
+	}
+	if other, taken := c.ports[port]; taken {
+		b.listen.from.fail(b.dnsPos, join(join(b.path, "listen"), "dns"), "give each listener its own", "port %d is a port of %s too", port, other)
 		return
 	}
 	c.ports[port] = b.info.Name

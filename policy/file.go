@@ -46,10 +46,11 @@ func (profileFile) LaterKeys() []string { return []string{"users", "groups"} }
 
 type listenFile struct {
 	Pos  Position
-	Port located[int] `yaml:"port"`
+	Port located[int]  `yaml:"port"`
+	DNS  *located[int] `yaml:"dns"`
 }
 
-func (listenFile) LaterKeys() []string { return []string{"dns", "unix"} }
+func (listenFile) LaterKeys() []string { return []string{"unix"} }
 
 // targetFile is what allow and deny rules share.
 type targetFile struct {

@@ -61,7 +61,11 @@ type Profile struct {
 	Product string
 	Surface string
 	// Port of the listener on 127.0.0.1 and ::1; 0 means any free port.
-	Port    uint16
+	Port uint16
+	// DNS says that the profile has a DNS listener; DNSPort is its port, UDP and
+	// TCP, 0 for any free one.
+	DNS     bool
+	DNSPort uint16
 	Mode    Mode
 	Network Network
 	// ObserveUntil ends mode observe; the zero time means no end.

@@ -86,6 +86,7 @@ func (s *dnsServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
 	question := q.Question[0]
 	name := strings.ToLower(strings.TrimSuffix(question.Name, "."))
 	if !slices.Contains(s.asked, name) {

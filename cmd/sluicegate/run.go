@@ -113,7 +113,7 @@ func printStarted(w io.Writer, s daemon.Status) {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "PROFILE\tMODE\tNETWORK\tADDRESSES")
 	for _, p := range s.Profiles {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, p.Mode, p.Network, strings.Join(p.Addresses, " "))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, p.Mode, p.Network, addresses(p))
 	}
 	_ = t.Flush()
 	_, _ = fmt.Fprintf(&b, "\npolicy  %s (%s)\naudit   %s\n", shortDigest(s.Policy.Digest), s.Policy.Source, s.Audit.File)

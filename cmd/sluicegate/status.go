@@ -72,9 +72,18 @@ func printStatus(a *app, s daemon.Status) error {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "PROFILE\tMODE\tNETWORK\tALLOW\tDENY\tADDRESSES")
 	for _, p := range s.Profiles {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", p.Name, p.Mode, p.Network, p.Allow, p.Deny, strings.Join(p.Addresses, " "))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", p.Name, p.Mode, p.Network, p.Allow, p.Deny, addresses(p))
 	}
 	_ = t.Flush()
 	_, err := a.out.Write([]byte(b.String()))
 	return err
+}
+
+// addresses lists where a profile listens.
+func addresses(p daemon.ProfileStatus) string {
+	out := strings.Join(p.Addresses, " ")
+	if len(p.DNS) > 0 {
+		out += " dns " + strings.Join(p.DNS, " ")
+	}
+	return out
 }

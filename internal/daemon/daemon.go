@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type Daemon struct {
 
 	audit   *audit.Log
 	proxy   *proxy.Server
+	dns     *dnsguard.Server
 	control *control.Server
 	machine *machine
 
@@ -91,6 +93,7 @@ func Start(ctx context.Context, opts Options) (_ *Daemon, err error) {
 	}); err != nil {
 		return nil, fmt.Errorf("writing the first audit record: %w", err)
 	}
+	d.dns.Start()
 	d.proxy.Start()
 	d.control.Start()
 	watching, stop := context.WithCancel(context.Background())
@@ -139,17 +142,18 @@ func (d *Daemon) background(f func()) {
 // startProxy makes the proxy and binds the listeners; it serves nothing yet.
 func (d *Daemon) startProxy(ctx context.Context) error {
 	s := d.opts.Settings
-	resolver, err := dnsguard.New(dnsguard.Config{Upstreams: s.Upstreams})
+	resolver, err := dnsguard.New(dnsguard.Config{Upstreams: s.Upstreams, Own: d.ownDNS, Logger: d.log})
 	if err != nil {
 		return err
 	}
+	peers := &peers{own: identity.Self(), log: d.log, names: map[uint32]string{}}
 	d.machine = &machine{log: d.log}
 	d.proxy, err = proxy.New(proxy.Config{
 		Snapshot:        d.store.snapshot,
 		Local:           d.machine.local,
 		Recorder:        d.audit,
 		Resolver:        names{resolver},
-		Identifier:      &peers{own: identity.Self(), log: d.log, names: map[uint32]string{}},
+		Identifier:      peers,
 		Limits:          s.Limits,
 		Detail:          s.Detail,
 		Allowed:         s.Allowed,
@@ -160,8 +164,21 @@ func (d *Daemon) startProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.dns, err = dnsguard.NewServer(dnsguard.ServerConfig{
+		Snapshot: d.store.snapshot, Local: d.machine.local, Recorder: d.audit, Resolver: resolver,
+		Identifier: dnsPeers{peers}, HideReason: s.Detail == proxy.DetailNone, AllowUnrecorded: s.AllowUnrecorded,
+		PolicySource: func() string { return d.store.current().Source }, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
 	if d.bound, err = bindAll(ctx, d.proxy, d.store.snapshot().Profiles(), d.log); err != nil {
 		return err
+	}
+	for i := range d.bound {
+		if d.bound[i].DNS, err = d.bindDNS(ctx, d.bound[i].Profile); err != nil {
+			return err
+		}
 	}
 	d.learnPorts()
 	if err := d.machine.refresh(); err != nil {
@@ -174,11 +191,19 @@ func (d *Daemon) startProxy(ctx context.Context) error {
 func (d *Daemon) learnPorts() {
 	var ports []uint16
 	for _, b := range d.bound {
-		for _, a := range b.Addresses {
+		for _, a := range append(b.Addresses[:len(b.Addresses):len(b.Addresses)], b.DNS...) {
 			ports = append(ports, a.Port())
 		}
 	}
 	d.machine.setPorts(ports)
+}
+
+// ownDNS are the gate's own DNS listeners, which must not be asked.
+func (d *Daemon) ownDNS() []netip.AddrPort {
+	if d.dns == nil {
+		return nil
+	}
+	return d.dns.Addresses()
 }
 
 // names joins the proxy to the resolver.
@@ -208,6 +233,9 @@ func (d *Daemon) record(ctx context.Context, name audit.Name, s *audit.Service) 
 func (d *Daemon) abort() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	if d.dns != nil {
+		d.dns.Shutdown(ctx)
+	}
 	if d.proxy != nil {
 		d.proxy.Shutdown(ctx)
 	}
@@ -228,6 +256,7 @@ func (d *Daemon) Shutdown(ctx context.Context, cause string) error {
 	drain, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	cut := d.proxy.Shutdown(drain)
+	d.dns.Shutdown(drain)
 	if cut > 0 {
 		d.log.Warn("ended what was still open", "count", cut)
 	}

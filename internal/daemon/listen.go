@@ -17,6 +17,8 @@ import (
 type Bound struct {
 	Profile   policy.Profile
 	Addresses []netip.AddrPort
+	// DNS are the addresses of the DNS listener, none without one.
+	DNS []netip.AddrPort
 }
 
 var (
@@ -54,10 +56,15 @@ func bindAll(ctx context.Context, s binder, profiles []policy.Profile, log *slog
 }
 
 func bindProfile(ctx context.Context, s binder, p policy.Profile) ([]netip.AddrPort, error) {
+	return bindPort(ctx, s, p, p.Port, "port")
+}
+
+// bindPort binds one port of a profile; key is the setting that has it.
+func bindPort(ctx context.Context, s binder, p policy.Profile, want uint16, key string) ([]netip.AddrPort, error) {
 	for try := 0; ; try++ {
-		four, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback4, p.Port))
+		four, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback4, want))
 		if err != nil {
-			return nil, bindError(p, netip.AddrPortFrom(loopback4, p.Port), err)
+			return nil, bindPortError(p, key, netip.AddrPortFrom(loopback4, want), err)
 		}
 		six, err := s.Listen(ctx, p.Name, netip.AddrPortFrom(loopback6, four.Port()))
 		switch {
@@ -65,8 +72,8 @@ func bindProfile(ctx context.Context, s binder, p policy.Profile) ([]netip.AddrP
 			return []netip.AddrPort{four, six}, nil
 		case noSuchAddress(err):
 			return []netip.AddrPort{four}, nil
-		case p.Port != 0 || try == anyPortTries:
-			return nil, bindError(p, netip.AddrPortFrom(loopback6, four.Port()), err)
+		case want != 0 || try == anyPortTries:
+			return nil, bindPortError(p, key, netip.AddrPortFrom(loopback6, four.Port()), err)
 		}
 		s.Unlisten(four)
 	}
@@ -74,14 +81,18 @@ func bindProfile(ctx context.Context, s binder, p policy.Profile) ([]netip.AddrP
 
 // bindError says which listener, why, and how to mend it, in one line.
 func bindError(p policy.Profile, addr netip.AddrPort, err error) error {
+	return bindPortError(p, "port", addr, err)
+}
+
+func bindPortError(p policy.Profile, key string, addr netip.AddrPort, err error) error {
 	_, name, _ := strings.Cut(p.Name, "/")
 	mend := ""
 	switch {
 	case inUse(err):
-		mend = fmt.Sprintf(": the port is in use; stop the program that has it, or set profiles.%s.listen.port of product %s to another one", name, p.Product)
+		mend = fmt.Sprintf(": the port is in use; stop the program that has it, or set profiles.%s.listen.%s of product %s to another one", name, key, p.Product)
 		return fmt.Errorf("listening on %s for %s%s", addr, p.Name, mend)
 	case notPermitted(err):
-		mend = fmt.Sprintf(": this user may not bind the port; set profiles.%s.listen.port of product %s to one above 1023", name, p.Product)
+		mend = fmt.Sprintf(": this user may not bind the port; set profiles.%s.listen.%s of product %s to one above 1023", name, key, p.Product)
 		return fmt.Errorf("listening on %s for %s%s", addr, p.Name, mend)
 	}
 	var inner interface{ Unwrap() error }
@@ -91,12 +102,23 @@ func bindError(p policy.Profile, addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listening on %s for %s: %w", addr, p.Name, err)
 }
 
+// bindDNS binds the DNS listeners of a profile, none if it has none.
+func (d *Daemon) bindDNS(ctx context.Context, p policy.Profile) ([]netip.AddrPort, error) {
+	if !p.DNS {
+		return nil, nil
+	}
+	return bindPort(ctx, d.dns, p, p.DNSPort, "dns")
+}
+
 // listeners lists the bound addresses for the record.
 func (d *Daemon) listeners() []audit.Listener {
 	var out []audit.Listener
 	for _, b := range d.bound {
 		for _, a := range b.Addresses {
 			out = append(out, audit.Listener{Profile: b.Profile.Name, Address: a.String()})
+		}
+		for _, a := range b.DNS {
+			out = append(out, audit.Listener{Profile: b.Profile.Name, Address: "dns " + a.String()})
 		}
 	}
 	return out

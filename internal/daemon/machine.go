@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluicegate/dnsguard"
 	"sluicegate/internal/identity"
 	"sluicegate/policy"
 	"sluicegate/proxy"
@@ -121,6 +122,16 @@ func (p *peers) Identify(local, remote netip.AddrPort) proxy.Peer {
 		out.User = p.name(found.UID)
 	}
 	return out
+}
+
+// dnsPeers is peers for the DNS listeners.
+type dnsPeers struct{ *peers }
+
+var _ dnsguard.Identifier = dnsPeers{}
+
+// Identify implements dnsguard.Identifier.
+func (p dnsPeers) Identify(local, remote netip.AddrPort) dnsguard.Peer {
+	return dnsguard.Peer(p.peers.Identify(local, remote))
 }
 
 // name returns a user's name, or the number where it has none.

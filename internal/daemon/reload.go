@@ -125,9 +125,12 @@ func (d *Daemon) openNew(ctx context.Context, s *policy.Snapshot) string {
 				restart = append(restart, err.Error())
 				continue
 			}
-			d.bound = append(d.bound, Bound{Profile: p, Addresses: addrs})
+			nb := Bound{Profile: p, Addresses: addrs}
+			restart = append(restart, d.openDNS(ctx, &nb, p)...)
+			d.bound = append(d.bound, nb)
 			continue
 		}
+		restart = append(restart, d.openDNS(ctx, b, p)...)
 		if p.Port != 0 && b.Profile.Port != p.Port {
 			restart = append(restart, fmt.Sprintf("%s: the port stays %d until a restart", p.Name, b.Addresses[0].Port()))
 		}
@@ -138,6 +141,27 @@ func (d *Daemon) openNew(ctx context.Context, s *policy.Snapshot) string {
 	d.restart = restart
 	d.learnPorts()
 	return strings.Join(restart, "; ")
+}
+
+// openDNS opens the DNS listener that a profile has got, and says what needs a
+// restart.
+func (d *Daemon) openDNS(ctx context.Context, b *Bound, p policy.Profile) []string {
+	switch {
+	case !p.DNS:
+		return nil
+	case len(b.DNS) == 0:
+		addrs, err := d.bindDNS(ctx, p)
+		if err != nil {
+			d.log.Error("opening the DNS listener of a profile", "profile", p.Name, "error", err)
+			return []string{err.Error()}
+		}
+		b.DNS = addrs
+		return nil
+	case p.DNSPort != 0 && p.DNSPort != b.DNS[0].Port():
+		return []string{fmt.Sprintf("%s: the DNS port stays %d until a restart", p.Name, b.DNS[0].Port())}
+	default:
+		return nil
+	}
 }
 
 func (d *Daemon) boundOf(profile string) *Bound {

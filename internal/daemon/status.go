@@ -57,8 +57,10 @@ type ProfileStatus struct {
 	Mode      string   `json:"mode"`
 	Network   string   `json:"network"`
 	Addresses []string `json:"addresses"`
-	Allow     int      `json:"allow_rules"`
-	Deny      int      `json:"deny_rules"`
+	// DNS are the addresses of the DNS listener, over UDP and TCP.
+	DNS   []string `json:"dns,omitempty"`
+	Allow int      `json:"allow_rules"`
+	Deny  int      `json:"deny_rules"`
 	// ObserveUntil is set for mode observe with an end.
 	ObserveUntil *time.Time `json:"observe_until,omitempty"`
 }
@@ -161,6 +163,9 @@ func profileStatus(b Bound) ProfileStatus {
 	}
 	for _, a := range b.Addresses {
 		p.Addresses = append(p.Addresses, a.String())
+	}
+	for _, a := range b.DNS {
+		p.DNS = append(p.DNS, a.String())
 	}
 	return p
 }
