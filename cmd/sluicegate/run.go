@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -64,8 +65,12 @@ func (a *app) serve(ctx context.Context, level slog.Level) error {
 	// Go ends a program that writes to a standard output or error nobody reads
 	// any more. The gate must not go down with whoever watched it.
 	signal.Ignore(syscall.SIGPIPE)
+	logger := newLogger(a.err, level)
+	// net/http prints what an origin sent unasked through the shared logger.
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(logger.Handler(), slog.LevelDebug).Writer())
 	d, err := daemon.Start(ctx, daemon.Options{
-		Paths: paths, Settings: settings, Version: version, Logger: newLogger(a.err, level),
+		Paths: paths, Settings: settings, Version: version, Logger: logger,
 	})
 	if err != nil {
 		return err
