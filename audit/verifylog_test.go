@@ -186,6 +186,32 @@ func TestVerifyWhatTheLogNoticed(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, bytes.Replace(b, []byte("\n{\n"), []byte("\n\n{\n"), 1), 0o600))
 		}, Problem{Line: 4, Kind: KindNotRecord}, 2},
+		{"record in front of an unfinished line replaced", func(t *testing.T, path string) {
+			lines := writeLog(t, path, 3)
+			appendFile(t, path, "unfinished")
+			reopen(t, path)
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			removed := append(bytes.Clone(lines[2]), "\nunfinished\n"...)
+			require.NoError(t, os.WriteFile(path, bytes.Replace(b, removed, []byte("short\n"), 1), 0o600))
+		}, Problem{Line: 3, Kind: KindNotRecord}, 1},
+		{"all records in front of an unfinished line removed", func(t *testing.T, path string) {
+			writeLog(t, path, 3)
+			appendFile(t, path, "unfinished")
+			reopen(t, path)
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, b[bytes.Index(b, []byte("unfinished\n")):], 0o600))
+		}, Problem{Line: 1, Kind: KindNotRecord}, 2},
+		{"record in front of an unfinished line removed", func(t *testing.T, path string) {
+			lines := writeLog(t, path, 3)
+			appendFile(t, path, "unfinished")
+			reopen(t, path)
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			removed := append(bytes.Clone(lines[2]), '\n')
+			require.NoError(t, os.WriteFile(path, bytes.Replace(b, removed, nil, 1), 0o600))
+		}, Problem{Line: 3, Kind: KindNotRecord}, 1},
 		{"foreign, and the unfinished line removed", func(t *testing.T, path string) {
 			writeLog(t, path, 3)
 			appendFile(t, path, "foreign\nunfinished")

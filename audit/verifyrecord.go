@@ -39,10 +39,11 @@ func (v *verifier) record(line []byte, p *lineParts) {
 	// Between an unfinished line and the gap record that accounts for it, there
 	// can be the note of a rotation.
 	if v.suspected > 0 && (broken != nil || !intact || e.Event != AuditRotated) {
+		unfinished := accounted(&e, intact && broken == nil)
 		if broken != nil && hole == uint64(v.suspected) {
 			broken = nil // they stand in the place of the missing ones
 		}
-		v.settle(accounted(&e, intact && broken == nil))
+		v.settle(unfinished)
 	}
 	if broken != nil {
 		v.problem(*broken)
@@ -151,8 +152,9 @@ func (v *verifier) follows(p *lineParts, e *Event) *Problem {
 	}
 
 	switch {
-	case v.line == 1 && name > 0 && name != seq:
-		if seq > name && e.Event != AuditRotated && (!c.known || name == c.prev.Seq+1) {
+	// Behind an unfinished first line, the number in the name may be too high.
+	case v.records == 0 && name > 0 && (name < seq || name > seq && v.line == 1):
+		if name < seq && e.Event != AuditRotated && (!c.known || name == c.prev.Seq+1) {
 			return problem(KindChain, "by its name this file begins with record %d: %s removed from its start",
 				name, were(name, seq-1))
 		}
@@ -160,14 +162,13 @@ func (v *verifier) follows(p *lineParts, e *Event) *Problem {
 		return problem(KindChain, "by its name this file begins with record %d: it is another file, renamed", name)
 
 	case !c.known && seq > 1:
+		if e.Event != AuditRotated {
+			return problem(KindChain, "records in front of this one were removed: a file that follows another begins with %s",
+				AuditRotated)
+		}
 		if e.Rotated != nil && e.Rotated.File == "" {
 			return problem(KindMissingFile, "%s not here: another program moved, deleted or cut their file while the log was open",
 				are(e.Rotated.FirstSeq, e.Rotated.LastSeq))
-		}
-
-		if v.line == 1 && e.Event != AuditRotated {
-			return problem(KindChain, "records in front of this one were removed: a file that follows another begins with %s",
-				AuditRotated)
 		}
 
 		return nil // older files are somewhere else
