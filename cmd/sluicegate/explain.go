@@ -44,7 +44,8 @@ func printExplanation(a *app, x daemon.Explanation) error {
 	e := x.Event
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(&b, "%-9s%s\n", name, fmt.Sprintf(format, args...))
+		// A record may hold what a client or an intruder chose.
+		_, _ = fmt.Fprintf(&b, "%-9s%s\n", name, escapeText(fmt.Sprintf(format, args...)))
 	}
 	line("event", "%s  %s", e.Event, e.Msg)
 	line("when", "%s (record %d)", e.Time.Local().Format(time.DateTime), e.Seq)

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 )
@@ -29,9 +32,28 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-func printJSON(w interface{ Write([]byte) (int, error) }, v any) error {
-	enc := json.NewEncoder(w)
+// printJSON prints v as JSON in plain ASCII: encoding/json alone lets C1 and
+// bidirectional controls through to the terminal.
+func printJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	out := make([]byte, 0, b.Len())
+	for _, r := range b.String() {
+		switch {
+		case r < 0x7f:
+			out = append(out, byte(r))
+		default:
+			// Outside ASCII only strings have anything, and \u is one of theirs.
+			for _, u := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, u)
+			}
+		}
+	}
+	_, err := w.Write(out)
+	return err
 }
