@@ -1,11 +1,13 @@
 package audit
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,9 +54,12 @@ func TestRecordConcurrently(t *testing.T) {
 
 	path := logPath(t)
 	fs := &faultyStorage{}
-	// Until all callers wait for their first line, nothing is written.
+	// Until all callers wait for their first line, nothing is written. How many
+	// of them the writer has taken into its first batch by then is chance.
 	blocked := make(chan struct{})
+	var taken atomic.Int64
 	fs.onWrite = func(b []byte) (int, error) {
+		taken.CompareAndSwap(0, int64(bytes.Count(b, []byte("\n"))))
 		<-blocked
 
 		return len(b), nil
@@ -69,7 +74,9 @@ func TestRecordConcurrently(t *testing.T) {
 			}
 		})
 	}
-	assert.Eventually(t, func() bool { return l.Stats().Queued > callers/2 }, 10*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool {
+		return taken.Load() > 0 && int(taken.Load())+l.Stats().Queued == callers
+	}, 10*time.Second, time.Millisecond)
 	close(blocked)
 	all.Wait()
 
