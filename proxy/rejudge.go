@@ -40,7 +40,8 @@ func (s *Server) Rejudge() int {
 	snapshot := s.cfg.Snapshot()
 	n := 0
 	s.flows.each(func(f *flow) {
-		if !s.stands(f, snapshot) {
+		// One that is already ending, by an earlier call too, is not ended again.
+		if f.ctx.Err() == nil && !s.stands(f, snapshot) {
 			f.cancel(&endCause{policy.ReasonRevoked})
 			n++
 		}
