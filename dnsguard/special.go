@@ -35,19 +35,8 @@ var specialZones = map[string]special{
 	"mask-canary.icloud.com":  {reason: policy.ReasonCanaryName},
 }
 
-// specialLabels are first labels that are special in every domain: an answer
-// would replace the proxy setting itself, or tunnel IPv6.
-var specialLabels = map[string]special{
-	"wpad":   {reason: policy.ReasonLocalName},
-	"isatap": {reason: policy.ReasonLocalName},
-}
-
 // specialName finds a canonical name in the tables.
 func specialName(name string) (special, bool) {
-	first, _, _ := strings.Cut(name, ".")
-	if s, ok := specialLabels[first]; ok {
-		return s, true
-	}
 	for rest, more := name, true; more; _, rest, more = strings.Cut(rest, ".") {
 		if s, ok := specialZones[rest]; ok {
 			return s, true

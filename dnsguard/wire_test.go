@@ -144,10 +144,9 @@ func TestSpecialNames(t *testing.T) {
 		"in-addr.arpa": policy.ReasonSpecialUse, "1.0.0.127.in-addr.arpa": policy.ReasonSpecialUse, "x.ip6.arpa": policy.ReasonSpecialUse,
 		"_dns.resolver.arpa": policy.ReasonSpecialUse, "a.invalid": policy.ReasonSpecialUse, "a.alt": policy.ReasonSpecialUse,
 		"use-application-dns.net": policy.ReasonCanaryName, "mask-canary.icloud.com": policy.ReasonCanaryName,
-		"wpad.example.com": policy.ReasonLocalName, "isatap.example.com": policy.ReasonLocalName,
 		// Neighbours.
 		"in-addr.arpa.example": "", "xin-addr.arpa": "", "icloud.com": "", "mask.icloud.com.example": "", "unmask.icloud.com": "",
-		"a.wpad.example.com": "", "alt.example": "", "ipv4only.arpa": "", "home.arpa": "",
+		"alt.example": "", "ipv4only.arpa": "", "home.arpa": "",
 	} {
 		got, ok := specialName(name)
 		assert.Equal(t, want != "", ok, name)

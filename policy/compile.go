@@ -98,7 +98,7 @@ type source struct {
 
 type groupSource struct {
 	*source
-	rules []*Rule
+	rules []Rule
 }
 
 // productSource is one product, gathered from all files that name it.
@@ -261,9 +261,28 @@ func (c *compiler) compileGroup(g *groupSource) {
 			continue
 		}
 		seen[host] = true
-		g.rules = append(g.rules, &Rule{
+		g.rules = append(g.rules, Rule{
 			ID: g.body.Group.V + ":" + host, File: g.file.Name, Line: h.Pos.Line, Why: g.body.About.V, host: p,
 		})
+	}
+	g.pack()
+}
+
+// pack lets the texts of all the group's rules share one allocation. A decision
+// among very many names spends its time waiting for memory; names that lie side
+// by side, and nothing that is left of the file between them, halve it.
+func (g *groupSource) pack() {
+	var all strings.Builder
+	for i := range g.rules {
+		all.WriteString(g.rules[i].ID)
+	}
+	rest := all.String()
+	for i := range g.rules {
+		r := &g.rules[i]
+		n := len(r.ID)
+		r.ID, rest = rest[:n], rest[n:]
+		// The id ends in the name.
+		r.host.name = r.ID[n-len(r.host.name):]
 	}
 }
 

@@ -202,8 +202,8 @@ func (c *compiler) useGroup(b *profileBuild, s *source, u located[string], path 
 		s.notice(u.Pos, path, "group %s is used already", u.V)
 	case c.room(len(g.rules), s, u.Pos, path):
 		b.used[u.V] = true
-		for _, r := range g.rules {
-			b.allow.add(r)
+		for i := range g.rules {
+			b.allow.add(&g.rules[i])
 		}
 	}
 }

@@ -11,63 +11,65 @@ var beginning = time.Unix(0, 0)
 // Decide answers one request. It is the only function that does, allocates
 // nothing and is safe for concurrent use. See the package documentation for
 // the order of precedence.
-func (s *Snapshot) Decide(r Request) Decision {
-	d := s.decide(&r)
+func (s *Snapshot) Decide(r Request) (d Decision) {
+	// Below, a decision is written where the caller reads it: it is large, and
+	// copying it through every step would cost more than the look-up.
 	d.Digest = s.Digest()
-	return d
-}
-
-func (s *Snapshot) decide(r *Request) Decision {
 	if s == nil {
-		return builtin(ReasonNoPolicy)
+		d.builtin(ReasonNoPolicy)
+		return d
 	}
 	p := s.profiles[r.Profile]
 	if p == nil {
-		return builtin(ReasonUnknownProfile)
+		d.builtin(ReasonUnknownProfile)
+		return d
 	}
-	d := s.judge(p, r)
 	d.Profile = p.info
+	s.judge(p, &r, &d)
 	return d
 }
 
-func (s *Snapshot) judge(p *profile, r *Request) Decision {
+func (s *Snapshot) judge(p *profile, r *Request, d *Decision) {
 	switch {
 	case !r.Entitled:
-		return builtin(ReasonBadIdentity)
+		d.builtin(ReasonBadIdentity)
+		return
 	case !r.Destination.IsValid():
-		return builtin(ReasonMalformed)
+		d.builtin(ReasonMalformed)
+		return
 	case p.info.Network == NetworkBlocked:
-		return Decision{Reason: ReasonModeBlocked, Layer: LayerProduct}
+		d.Reason, d.Layer = ReasonModeBlocked, LayerProduct
+		return
 	}
-	if d, refused := p.guardDestination(r); refused {
-		return d
+	if p.guardDestination(r, d) || p.guardAddrs(r, d) ||
+		denied(&s.global, LayerGlobal, r, d) || denied(&p.deny, LayerProduct, r, d) {
+		return
 	}
-	if d, refused := p.guardAddrs(r); refused {
-		return d
+	p.allowed(r, d)
+	if d.Allowed() {
+		return
 	}
-	if d, refused := denied(&s.global, LayerGlobal, r); refused {
-		return d
+	if d.Rule == nil && p.allow.expiring {
+		p.lately(r, d)
 	}
-	if d, refused := denied(&p.deny, LayerProduct, r); refused {
-		return d
-	}
-	d := p.allowed(r)
-	if d.Rule == nil && !d.Allowed() {
-		d = p.lately(d, r)
-	}
-	if !d.Allowed() && p.info.observing(r.Now) && relaxable(d) && p.publicOnly(r) {
+	if p.info.observing(r.Now) && relaxable(d.Reason) && p.publicOnly(r) {
 		d.Action, d.Would, d.Reason = ActionAllow, d.Reason, ReasonObserve
 	}
-	return d
 }
 
-func builtin(reason Reason) Decision { return Decision{Reason: reason, Layer: LayerBuiltin} }
+// builtin refuses without a rule.
+func (d *Decision) builtin(reason Reason) { d.Reason, d.Layer = reason, LayerBuiltin }
+
+// reset forgets what was found so far and starts anew.
+func (d *Decision) reset(a Action, reason Reason) {
+	*d = Decision{Profile: d.Profile, Digest: d.Digest, Action: a, Reason: reason, Layer: LayerProduct}
+}
 
 // denied looks for a deny rule that covers the destination or, once they are
 // known, one of its addresses.
-func denied(rs *ruleSet, layer Layer, r *Request) (Decision, bool) {
+func denied(rs *ruleSet, layer Layer, r *Request, d *Decision) bool {
 	if rs.count == 0 {
-		return Decision{}, false
+		return false
 	}
 	if r.Now.IsZero() && rs.expiring {
 		// A deny rule does not end because nobody knows the time.
@@ -78,9 +80,9 @@ func denied(rs *ruleSet, layer Layer, r *Request) (Decision, bool) {
 	port := r.Destination.port
 	var hit *Rule
 	if name := r.Destination.name; name != "" {
-		rs.forName(name, r.Now, func(rule *Rule) bool {
-			if rule.deniesPort(port, r.Proto) && !rule.excepted(name) {
-				hit = rule
+		rs.forName(name, r.Now, func(e entry) bool {
+			if e.rule.deniesPort(port, r.Proto) && !e.rule.excepted(name) {
+				hit = e.rule
 			}
 			return hit == nil
 		})
@@ -91,9 +93,10 @@ func denied(rs *ruleSet, layer Layer, r *Request) (Decision, bool) {
 		hit = deniedAddr(rs, r.Addrs[i].Unmap(), r)
 	}
 	if hit == nil {
-		return Decision{}, false
+		return false
 	}
-	return Decision{Reason: ReasonDenyRule, Layer: layer, Rule: hit}, true
+	d.Reason, d.Layer, d.Rule = ReasonDenyRule, layer, hit
+	return true
 }
 
 func deniedAddr(rs *ruleSet, a netip.Addr, r *Request) (hit *Rule) {
@@ -107,16 +110,17 @@ func deniedAddr(rs *ruleSet, a netip.Addr, r *Request) (hit *Rule) {
 }
 
 // allowed is the last step: allow rules, then the profile's default.
-func (p *profile) allowed(r *Request) Decision {
+func (p *profile) allowed(r *Request, d *Decision) {
 	if r.Destination.addr.IsValid() {
-		return p.allowedLiteral(r)
+		p.allowedLiteral(r, d)
+	} else {
+		p.allowedName(r, d)
 	}
-	return p.allowedName(r)
 }
 
-func (p *profile) allowedLiteral(r *Request) Decision {
+func (p *profile) allowedLiteral(r *Request, d *Decision) {
 	a, port := r.Destination.addr, r.Destination.port
-	d := Decision{Reason: ReasonIPLiteralNotListed, Layer: LayerProduct}
+	d.Reason, d.Layer = ReasonIPLiteralNotListed, LayerProduct
 	p.allow.forAddr(a, r.Now, func(rule *Rule) bool {
 		if !rule.allowsPort(port, r.Proto) {
 			if d.Reason != ReasonProtocolMismatch {
@@ -124,78 +128,87 @@ func (p *profile) allowedLiteral(r *Request) Decision {
 			}
 			return true
 		}
-		d = Decision{Action: ActionAllow, Reason: ReasonRule, Layer: LayerProduct, Rule: rule}
+		d.Action, d.Reason, d.Rule = ActionAllow, ReasonRule, rule
 		return false
 	})
-	d = clearTextToTLS(d, r)
+	clearTextToTLS(r, d)
 	switch {
 	case d.Allowed():
 		if c := r.Local.classify(a, r.listenerPort()); !c.public {
 			d.Range, d.Addr = c.Range, a
 		}
-		return d
 	case d.Reason == ReasonProtocolMismatch:
-		return d
 	default:
-		return p.openNetwork(d, r)
+		p.openNetwork(r, d)
 	}
 }
 
-func (p *profile) allowedName(r *Request) Decision {
+func (p *profile) allowedName(r *Request, d *Decision) {
 	// An always-local name is opened by resolves_to alone, whatever it resolves
 	// to and however open the network is.
-	local := classifyName(r.Destination.name) != namePublic
-	d := Decision{Reason: ReasonNotListed, Layer: LayerProduct}
-	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
-		if local && len(rule.resolvesTo) == 0 {
+	local := r.Destination.kind() != namePublic
+	d.Reason, d.Layer = ReasonNotListed, LayerProduct
+	p.allow.forName(r.Destination.name, r.Now, func(e entry) bool {
+		switch {
+		case local && (e.plain || len(e.rule.resolvesTo) == 0):
 			return true
-		}
-		// Of several refusals the one that came furthest says most.
-		if got := p.byRule(rule, r); d.Rule == nil || got.Allowed() || d.Reason == ReasonPortNotListed {
-			d = got
+		case d.Rule == nil:
+			tryRule(e, r, d)
+		default:
+			tryNextRule(e, r, d)
 		}
 		return !d.Allowed()
 	})
 	if d.Allowed() || d.Reason == ReasonProtocolMismatch || local {
-		return d
+		return
 	}
-	return p.openNetwork(d, r)
+	p.openNetwork(r, d)
 }
 
 // lately turns the refusal of what no rule covers into the one that says so
 // when a rule did until it expired.
-func (p *profile) lately(d Decision, r *Request) Decision {
-	if !p.allow.expiring {
-		return d
-	}
+func (p *profile) lately(r *Request, d *Decision) {
 	then := *r
 	then.Now = beginning
-	if got := p.allowed(&then); got.Allowed() && got.Rule != nil {
-		d.Reason, d.Rule = ReasonRuleExpired, got.Rule
+	var was Decision
+	if p.allowed(&then, &was); was.Allowed() && was.Rule != nil {
+		d.Reason, d.Rule = ReasonRuleExpired, was.Rule
 	}
-	return d
 }
 
-// byRule judges the request by one rule that covers the name.
-func (p *profile) byRule(rule *Rule, r *Request) Decision {
-	d := Decision{Reason: ReasonRule, Layer: LayerProduct, Rule: rule}
-	if !rule.allowsPort(r.Destination.port, r.Proto) {
-		d.Reason = portReason(rule, r)
-		return d
+// tryRule judges the request by the first rule that covers the name.
+func tryRule(e entry, r *Request, d *Decision) {
+	d.Reason, d.Rule = ReasonRule, e.rule
+	if !e.allowsPort(r.Destination.port, r.Proto) {
+		d.Reason = portReason(e.rule, r)
+		return
 	}
 	d.Action = ActionAllow
-	if d = clearTextToTLS(d, r); !d.Allowed() {
-		return d
+	if clearTextToTLS(r, d); !d.Allowed() || len(r.Addrs) == 0 {
+		return
 	}
-	if refusal, refused := r.Local.judgeAddrs(r, rule); refused {
-		refusal.Rule = rule
-		return refusal
+	var resolvesTo []netip.Prefix
+	if !e.plain {
+		resolvesTo = e.rule.resolvesTo
 	}
-	if len(r.Addrs) > 0 && len(rule.resolvesTo) > 0 {
+	if r.Local.judgeAddrs(r, resolvesTo, d) {
+		return
+	}
+	if len(resolvesTo) > 0 {
 		d.Addr = r.Addrs[0].Unmap()
 		d.Range = r.Local.classify(d.Addr, r.listenerPort()).Range
 	}
-	return d
+}
+
+// tryNextRule judges by a further rule, after one that did not allow. Of several
+// refusals the one that came furthest says most.
+func tryNextRule(e entry, r *Request, d *Decision) {
+	var next Decision
+	next.Layer = LayerProduct
+	if tryRule(e, r, &next); next.Allowed() || d.Reason == ReasonPortNotListed {
+		next.Profile, next.Digest = d.Profile, d.Digest
+		*d = next
+	}
 }
 
 // portReason tells a port that is not listed from clear text on a TLS port.
@@ -208,33 +221,28 @@ func portReason(rule *Rule, r *Request) Reason {
 
 // clearTextToTLS refuses plain HTTP to 443, the port of https, even when it is
 // listed: what is listed there is TLS.
-func clearTextToTLS(d Decision, r *Request) Decision {
-	if d.Allowed() && r.Proto == ProtoHTTP && r.Destination.port == 443 {
+func clearTextToTLS(r *Request, d *Decision) {
+	if r.Proto == ProtoHTTP && r.Destination.port == 443 && d.Allowed() {
 		d.Action, d.Reason = ActionDeny, ReasonProtocolMismatch
 	}
-	return d
 }
 
 // openNetwork is the default of an open network for a request that no rule
 // allowed; d is what the rules said.
-func (p *profile) openNetwork(d Decision, r *Request) Decision {
+func (p *profile) openNetwork(r *Request, d *Decision) {
 	if p.info.Network != NetworkOpen {
-		return d
+		return
 	}
-	open := Decision{Action: ActionAllow, Reason: ReasonOpenNetwork, Layer: LayerProduct}
 	port := r.Destination.port
 	switch {
 	case r.Proto == ProtoDNS, port == 80, port == 443 && r.Proto != ProtoHTTP:
-		if refusal, refused := r.Local.judgeAddrs(r, nil); refused {
-			return refusal
-		}
-		return open
+		d.reset(ActionAllow, ReasonOpenNetwork)
+		r.Local.judgeAddrs(r, nil, d)
 	case port == 443:
 		d.Reason = ReasonProtocolMismatch
 	default:
 		d.Reason = ReasonPortNotListed
 	}
-	return d
 }
 
 // observing tells whether the profile only records denials at that time.
@@ -244,8 +252,8 @@ func (p *Profile) observing(now time.Time) bool {
 }
 
 // relaxable tells whether observe mode may let the denial through.
-func relaxable(d Decision) bool {
-	switch d.Reason {
+func relaxable(reason Reason) bool {
+	switch reason {
 	case ReasonNotListed, ReasonPortNotListed, ReasonIPLiteralNotListed, ReasonProtocolMismatch:
 		return true
 	default:
@@ -260,7 +268,7 @@ func (p *profile) publicOnly(r *Request) bool {
 		if !r.Local.classify(a, r.listenerPort()).public {
 			return false
 		}
-	} else if classifyName(r.Destination.name) != namePublic {
+	} else if r.Destination.kind() != namePublic {
 		return false
 	}
 	for _, a := range r.Addrs {

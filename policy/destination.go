@@ -14,6 +14,16 @@ type Destination struct {
 	name string
 	addr netip.Addr
 	port uint16
+	// judged is what kind of name it is, so that a request is classified once.
+	judged nameKind
+}
+
+// kind classifies the name of a destination that has one.
+func (d *Destination) kind() nameKind {
+	if d.judged != nameUnjudged {
+		return d.judged
+	}
+	return classifyName(d.name)
 }
 
 // IsValid tells whether d was made by a parser.
@@ -178,6 +188,9 @@ func parseAuthority(raw string, defaultPort uint16, shape Reason) (Destination, 
 	}
 	if err != nil {
 		return Destination{}, err
+	}
+	if d.name != "" {
+		d.judged = classifyName(d.name)
 	}
 	switch {
 	case hasPort:

@@ -30,7 +30,7 @@ func ParseLabels(labels [][]byte) (Destination, error) {
 		// Four numeric labels are an address to other programs.
 		return Destination{}, malformed(ReasonAmbiguousIP, "the name looks like an address")
 	}
-	return Destination{name: name, port: 53}, nil
+	return Destination{name: name, port: 53, judged: classifyName(name)}, nil
 }
 
 // AllowsBelow tells whether an allow rule of the profile covers a name strictly

@@ -5,52 +5,58 @@ import "net/netip"
 // The guard: what no allow rule opens by naming a host alone.
 
 // guardDestination judges what can be judged before any look-up: the name
-// itself, or the literal address.
-func (p *profile) guardDestination(r *Request) (Decision, bool) {
+// itself, or the literal address. It is true when it refused.
+func (p *profile) guardDestination(r *Request, d *Decision) bool {
 	if a := r.Destination.addr; a.IsValid() {
 		c := r.Local.classify(a, r.listenerPort())
 		if c.public || c.override != never && p.grantsLiteral(r) {
-			return Decision{}, false
+			return false
 		}
-		return guardRefusal(c, a), true
+		d.guard(c, a)
+		return true
 	}
-	switch classifyName(r.Destination.name) {
+	switch r.Destination.kind() {
 	case namePublic:
-		return Decision{}, false
+		return false
 	case nameLocal:
 		if p.grantsName(r) {
-			return Decision{}, false
+			return false
 		}
-		return builtin(ReasonLocalName), true
+		d.builtin(ReasonLocalName)
 	case nameMetadata:
-		return builtin(ReasonDestMetadata), true
+		d.builtin(ReasonDestMetadata)
 	default:
-		return builtin(ReasonLocalName), true
+		d.builtin(ReasonLocalName)
 	}
+	return true
 }
 
-func guardRefusal(c AddrClass, a netip.Addr) Decision {
-	return Decision{Reason: c.Reason, Layer: LayerBuiltin, Range: c.Range, Addr: a}
+// guard refuses an address.
+func (d *Decision) guard(c AddrClass, a netip.Addr) {
+	d.Action, d.Reason, d.Layer, d.Range, d.Addr = ActionDeny, c.Reason, LayerBuiltin, c.Range, a
 }
 
 // guardAddrs judges the addresses that are known by now: those of a name, or
-// what was dialled for an address, which must be that address.
-func (p *profile) guardAddrs(r *Request) (Decision, bool) {
+// what was dialled for an address, which must be that address. It is true when
+// it refused.
+func (p *profile) guardAddrs(r *Request, d *Decision) bool {
 	literal := r.Destination.addr
 	for _, a := range r.Addrs {
 		a = a.Unmap()
 		if literal.IsValid() {
 			if a != literal {
-				return guardRefusal(AddrClass{Range: "not the address asked for", Reason: ReasonDestPrivate}, a), true
+				d.guard(AddrClass{Range: "not the address asked for", Reason: ReasonDestPrivate}, a)
+				return true
 			}
 			continue // judged as the destination
 		}
 		c := r.Local.classify(a, r.listenerPort())
 		if !c.public && (c.override == never || !p.grantsAddr(r, a)) {
-			return guardRefusal(c, a), true
+			d.guard(c, a)
+			return true
 		}
 	}
-	return Decision{}, false
+	return false
 }
 
 // grantsLiteral tells whether an ip or cidr rule opens a special-purpose
@@ -66,8 +72,8 @@ func (p *profile) grantsLiteral(r *Request) (ok bool) {
 // grantsAddr tells whether a rule for the name has a in its resolves_to. That
 // one rule has all the addresses is judged with the rule.
 func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
-	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
-		ok = rule.allowsPort(r.Destination.port, r.Proto) && containsAddr(rule.resolvesTo, a)
+	p.allow.forName(r.Destination.name, r.Now, func(e entry) bool {
+		ok = e.allowsPort(r.Destination.port, r.Proto) && containsAddr(e.rule.resolvesTo, a)
 		return !ok
 	})
 	return ok
@@ -75,34 +81,34 @@ func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
 
 // grantsName tells whether a rule with resolves_to names an always-local name.
 func (p *profile) grantsName(r *Request) (ok bool) {
-	p.allow.forName(r.Destination.name, r.Now, func(rule *Rule) bool {
-		ok = len(rule.resolvesTo) > 0 && rule.allowsPort(r.Destination.port, r.Proto)
+	p.allow.forName(r.Destination.name, r.Now, func(e entry) bool {
+		ok = len(e.rule.resolvesTo) > 0 && e.allowsPort(r.Destination.port, r.Proto)
 		return !ok
 	})
 	return ok
 }
 
 // judgeAddrs judges every address of a name; one bad one refuses the answer as
-// a whole. rule may grant special-purpose addresses by resolves_to, which are
-// then all the addresses the name may have; nil grants none.
-func (s *LocalSet) judgeAddrs(r *Request, rule *Rule) (Decision, bool) {
+// a whole. resolvesTo may grant special-purpose addresses and, unless it is
+// empty, names all the addresses the name may have. It is true when it refused.
+func (s *LocalSet) judgeAddrs(r *Request, resolvesTo []netip.Prefix, d *Decision) bool {
 	for _, a := range r.Addrs {
 		a = a.Unmap()
 		c := s.classify(a, r.listenerPort())
-		listed := rule != nil && containsAddr(rule.resolvesTo, a)
+		listed := containsAddr(resolvesTo, a)
 		switch {
 		case c.public:
-			if rule != nil && len(rule.resolvesTo) > 0 && !listed {
-				return Decision{
-					Reason: ReasonNotListed, Layer: LayerProduct, Addr: a, Range: RangePublic,
-					Detail: "the name resolves to an address outside the rule's resolves_to",
-				}, true
+			if len(resolvesTo) > 0 && !listed {
+				d.Action, d.Reason, d.Layer, d.Addr, d.Range = ActionDeny, ReasonNotListed, LayerProduct, a, RangePublic
+				d.Detail = "the name resolves to an address outside the rule's resolves_to"
+				return true
 			}
 		case c.override == never || !listed:
-			return guardRefusal(c, a), true
+			d.guard(c, a)
+			return true
 		}
 	}
-	return Decision{}, false
+	return false
 }
 
 func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {

@@ -69,10 +69,12 @@ func (s *LocalSet) classify(a netip.Addr, port uint16) AddrClass {
 }
 
 // nameKind says how the guard treats a name before any look-up.
-type nameKind int
+type nameKind uint8
 
 const (
-	namePublic nameKind = iota
+	// nameUnjudged is the zero value: the name has not been classified.
+	nameUnjudged nameKind = iota
+	namePublic
 	// nameLocal needs a rule with resolves_to.
 	nameLocal
 	// nameNever and nameMetadata can't be opened.
@@ -88,8 +90,6 @@ var neverNames = map[string]nameKind{
 	"metadata.tencentyun.com":    nameMetadata,
 	"instance-data":              nameMetadata,
 	"instance-data.ec2.internal": nameMetadata,
-	"wpad":                       nameNever,
-	"isatap":                     nameNever,
 	"kubernetes.default.svc":     nameNever,
 	"broadcasthost":              nameNever,
 }
@@ -117,6 +117,11 @@ func classifyName(name string) nameKind {
 			break
 		}
 		rest = rest[i+1:]
+	}
+	// Programs look for wpad and isatap below every search domain, and what
+	// answers could set their proxy or their tunnel.
+	if first, _, _ := strings.Cut(name, "."); first == "wpad" || first == "isatap" {
+		return nameNever
 	}
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == name {

@@ -116,13 +116,14 @@ type Rule struct {
 	// Why is the author's explanation, "" if there is none.
 	Why string
 
-	host   pattern
-	prefix netip.Prefix // of ip and cidr rules
-	ports  []uint16     // empty: the default ports of allow, all of deny
+	// What every decision reads stands together.
+	host    pattern
+	expires time.Time // zero: never
+	ports   []uint16  // empty: the default ports of allow, all of deny
 	// resolvesTo, when set, are all the addresses the name may have.
 	resolvesTo []netip.Prefix
 	except     []pattern
-	expires    time.Time // zero: never
+	prefix     netip.Prefix // of ip and cidr rules
 }
 
 // hasPort tells whether port is listed.
@@ -130,17 +131,23 @@ func (r *Rule) hasPort(port uint16) bool { return slices.Contains(r.ports, port)
 
 // allowsPort tells whether an allow rule covers the port for the protocol.
 func (r *Rule) allowsPort(port uint16, proto Proto) bool {
-	if proto == ProtoDNS {
-		// A name may be resolved if any port of it may be reached.
-		return true
-	}
-	if len(r.ports) > 0 {
+	if len(r.ports) > 0 && proto != ProtoDNS {
 		return r.hasPort(port)
 	}
-	if proto == ProtoHTTP {
+	return defaultPort(port, proto)
+}
+
+// defaultPort tells whether an allow rule without ports covers the port.
+func defaultPort(port uint16, proto Proto) bool {
+	switch proto {
+	case ProtoDNS:
+		// A name may be resolved if any port of it may be reached.
+		return true
+	case ProtoHTTP:
 		return port == 80
+	default:
+		return port == 443
 	}
-	return port == 443
 }
 
 // deniesPort tells whether a deny rule covers the port. In DNS, which knows no
@@ -172,7 +179,51 @@ type ruleSet struct {
 	ancestors map[string]struct{}
 }
 
-type hostRules struct{ exact, below []*Rule }
+// hostRules are the rules of one host. Nearly every host has one, which then
+// stands in the map itself.
+type hostRules struct {
+	first entry
+	more  *[]entry
+}
+
+// at returns entry i; after the last it has no rule.
+func (h *hostRules) at(i int) entry {
+	switch {
+	case i == 0:
+		return h.first
+	case h.more != nil && i <= len(*h.more):
+		return (*h.more)[i-1]
+	default:
+		return entry{}
+	}
+}
+
+// entry is a rule with what a decision by name needs of nearly every rule, so
+// that the rule itself, which is far away in memory, is seldom read.
+type entry struct {
+	rule *Rule
+	// exact and below are those of the rule's host.
+	exact, below bool
+	// plain says that the rule has no ports, no addresses and no end.
+	plain bool
+}
+
+func newEntry(r *Rule) entry {
+	return entry{
+		rule: r, exact: r.host.exact, below: r.host.below,
+		plain: len(r.ports) == 0 && len(r.resolvesTo) == 0 && r.expires.IsZero(),
+	}
+}
+
+func (e entry) expired(now time.Time) bool { return !e.plain && e.rule.expired(now) }
+
+// allowsPort is the allowsPort of the rule.
+func (e entry) allowsPort(port uint16, proto Proto) bool {
+	if e.plain {
+		return defaultPort(port, proto)
+	}
+	return e.rule.allowsPort(port, proto)
+}
 
 func (rs *ruleSet) add(r *Rule) {
 	rs.count++
@@ -186,11 +237,13 @@ func (rs *ruleSet) add(r *Rule) {
 	}
 	rs.addAncestors(r.host)
 	h := rs.hosts[r.host.name]
-	if r.host.exact {
-		h.exact = append(h.exact, r)
-	}
-	if r.host.below {
-		h.below = append(h.below, r)
+	switch {
+	case h.first.rule == nil:
+		h.first = newEntry(r)
+	case h.more == nil:
+		h.more = &[]entry{newEntry(r)}
+	default:
+		*h.more = append(*h.more, newEntry(r))
 	}
 	rs.hosts[r.host.name] = h
 }
@@ -218,40 +271,38 @@ func (rs *ruleSet) each(f func(*Rule)) {
 		}
 	}
 	for _, h := range rs.hosts {
-		for _, r := range h.exact {
-			f(r)
-		}
-		for _, r := range h.below {
-			// A rule for both stands in both lists.
-			if !r.host.exact {
-				f(r)
-			}
+		for i := 0; h.at(i).rule != nil; i++ {
+			f(h.at(i).rule)
 		}
 	}
 }
 
 // forName calls f for each rule whose host covers name and that has not
 // expired, most specific name first, until f returns false.
-func (rs *ruleSet) forName(name string, now time.Time, f func(*Rule) bool) {
+func (rs *ruleSet) forName(name string, now time.Time, f func(entry) bool) {
 	if len(rs.hosts) == 0 {
 		return
 	}
-	for _, r := range rs.hosts[name].exact {
-		if !r.expired(now) && !f(r) {
-			return
-		}
-	}
 	for rest := name; ; {
-		i := strings.IndexByte(rest, '.')
-		if i < 0 {
-			return
-		}
-		rest = rest[i+1:]
-		for _, r := range rs.hosts[rest].below {
-			if !r.expired(now) && !f(r) {
+		h := rs.hosts[rest]
+		for i := 0; ; i++ {
+			e := h.at(i)
+			if e.rule == nil {
+				break
+			}
+			covers := e.below
+			if len(rest) == len(name) {
+				covers = e.exact
+			}
+			if covers && !e.expired(now) && !f(e) {
 				return
 			}
 		}
+		dot := strings.IndexByte(rest, '.')
+		if dot < 0 {
+			return
+		}
+		rest = rest[dot+1:]
 	}
 }
 
@@ -305,11 +356,9 @@ func (rs *ruleSet) byID(id string) *Rule {
 		}
 	}
 	for _, h := range rs.hosts {
-		for _, rules := range [][]*Rule{h.exact, h.below} {
-			for _, r := range rules {
-				if r.ID == id {
-					return r
-				}
+		for i := 0; h.at(i).rule != nil; i++ {
+			if r := h.at(i).rule; r.ID == id {
+				return r
 			}
 		}
 	}
