@@ -94,6 +94,14 @@ func (r row) run(t *testing.T) {
 		assert.Equal(t, r.rule, e.Rule.ID)
 	}
 	assert.Equal(t, r.matched, e.MatchedRange)
+	if assert.NotNil(t, e.DNS) {
+		sent := rcodeName(got.Rcode)
+		if r.rcode == nodata {
+			sent = "NODATA"
+		}
+		assert.Equal(t, sent, e.DNS.RCode, "the record says what was answered")
+		assert.Equal(t, ede, e.DNS.EDE)
+	}
 	if ede != 0 {
 		assert.Equal(t, r.reason+" "+e.ID, text, "the text leads to the record")
 	}

@@ -30,6 +30,9 @@ type Error struct {
 	Err error
 }
 
+// PolicyReason is the reason, for callers that do not know this package.
+func (e *Error) PolicyReason() policy.Reason { return e.Reason }
+
 // Error returns the reason and the cause.
 func (e *Error) Error() string {
 	return "looking up a name: " + string(e.Reason) + ": " + e.Err.Error()

@@ -83,9 +83,26 @@ func fillQuestion(e *audit.Event, q *query) {
 	e.DNS = &audit.DNS{Question: &audit.Question{Name: e.Dest, Type: typeName(q.kind), Class: className(q.class)}}
 }
 
-// recordDenied writes the record of a refusal or failure and returns its id. The
-// answer must not be sent when it returns an error.
-func (s *Server) recordDenied(ctx context.Context, f *flow, reason policy.Reason, detail string) (string, error) {
+// fillReply puts what the client is about to be told into the record. nil is
+// silence.
+func fillReply(e *audit.Event, q *query, r *reply) {
+	if r == nil {
+		return
+	}
+	if e.DNS == nil {
+		e.DNS = &audit.DNS{}
+	}
+	if e.DNS.RCode = rcodeName(r.rcode); r.rcode == 0 && r.negative {
+		e.DNS.RCode = "NODATA"
+	}
+	if q.edns {
+		e.DNS.EDE = r.ede
+	}
+}
+
+// recordDenied writes the record of a refusal or failure that r tells the client
+// of, and returns its id. The answer must not be sent when it returns an error.
+func (s *Server) recordDenied(ctx context.Context, f *flow, reason policy.Reason, detail string, r *reply) (string, error) {
 	info := reason.Info()
 	e := s.event(f, audit.DNSDenied)
 	e.Decision, e.Reason = audit.DecisionDeny, string(reason)
@@ -101,6 +118,7 @@ func (s *Server) recordDenied(ctx context.Context, f *flow, reason policy.Reason
 	}
 	e.Msg = verb + f.what() + ": " + strings.TrimSuffix(detail, ".")
 	e.Suggestion = suggestion(reason)
+	fillReply(&e, &f.query, r)
 	return e.ID, s.cfg.Recorder.Record(ctx, e)
 }
 

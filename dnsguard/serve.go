@@ -115,7 +115,7 @@ func (p *profileServer) noteBroken(ctx context.Context, c client) {
 		return
 	}
 	f := p.newFlow(c)
-	if _, err := p.s.recordDenied(ctx, f, policy.ReasonMalformed, "the packet is shorter than a header"); err != nil {
+	if _, err := p.s.recordDenied(ctx, f, policy.ReasonMalformed, "the packet is shorter than a header", nil); err != nil {
 		p.s.log.Error("audit record lost", "flow", f.id(), "error", err)
 	}
 }
@@ -131,11 +131,9 @@ func (p *profileServer) refuseFault(ctx context.Context, f *flow, fault *fault) 
 		p.s.dropped.Add(1)
 		return nil
 	}
-	r := p.refuse(ctx, f, fault.reason, fault.detail)
-	if r.rcode != rcodeServFail {
-		r.rcode = fault.rcode
-	}
-	return r
+	r := refusalFor(fault.reason, f.allowsBelow(fault.reason))
+	r.rcode = fault.rcode
+	return p.refuseWith(ctx, f, fault.reason, fault.detail, r)
 }
 
 // refuse records a refusal and returns what the client is told. When the record
@@ -161,7 +159,7 @@ func (f *flow) allowsBelow(reason policy.Reason) bool {
 
 func (p *profileServer) refuseWith(ctx context.Context, f *flow, reason policy.Reason, detail string, r *reply) *reply {
 	p.s.refused.Add(1)
-	id, err := p.s.recordDenied(ctx, f, reason, detail)
+	id, err := p.s.recordDenied(ctx, f, reason, detail, r)
 	if err != nil {
 		p.s.log.Error("audit record lost", "flow", f.id(), "reason", reason, "error", err)
 		return refusalFor(policy.ReasonAuditUnavailable, false)

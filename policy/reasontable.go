@@ -200,7 +200,7 @@ var denials = []Info{
 		Reason: ReasonCNAMENotAllowed, Class: ClassDeny, HTTP: 403, SOCKS: socksNotAllowed,
 		DNS: DNSMapping{RCode: "NODATA", EDE: 15}, ProxyError: wordPolicy, ProxyStatus: "http_request_denied",
 		Meaning: "The answer leads through a name that is not allowed.",
-		Cause:   "The setting dns.cname asks for every target to be allowed.",
+		Cause:   "The name is an alias of one that can not be a public destination, such as localhost or a metadata name.",
 		Mend:    "Use the names the policy lists.",
 	},
 	{

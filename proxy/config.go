@@ -35,7 +35,9 @@ type Answer struct {
 }
 
 // Resolver resolves a name that the policy allows. An error with a method
-// Timeout() bool that returns true is a timeout. An empty answer is an error.
+// Timeout() bool that returns true is a timeout; one with PolicyReason()
+// policy.Reason that returns cname_not_allowed is a refusal. An empty answer is
+// an error.
 type Resolver interface {
 	Resolve(ctx context.Context, q Query) (Answer, error)
 }

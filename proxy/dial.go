@@ -94,6 +94,7 @@ func (s *Server) resolveFailure(ctx context.Context, f *flow, err error) *failur
 		err = ctx.Err()
 	}
 	var timeout interface{ Timeout() bool }
+	var reasoned interface{ PolicyReason() policy.Reason }
 	switch {
 	case f.ended() != "":
 		return &failure{reason: f.ended()}
@@ -101,6 +102,10 @@ func (s *Server) resolveFailure(ctx context.Context, f *flow, err error) *failur
 		return &failure{reason: policy.ReasonClientClosed}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return &failure{reason: policy.ReasonDNSTimeout}
+	case errors.As(err, &reasoned) && reasoned.PolicyReason() == policy.ReasonCNAMENotAllowed:
+		// Not a fault of the network: the name was pointed at one that is not
+		// allowed, and who looks into it must see that.
+		return &failure{reason: policy.ReasonCNAMENotAllowed}
 	default:
 		s.log.Debug("resolving failed", "flow", f.id, "error", err)
 		return &failure{reason: policy.ReasonDNSError}

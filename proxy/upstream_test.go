@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluicegate/audit"
+	"sluicegate/policy"
 )
 
 // timeoutError is an error that says it is a timeout.
@@ -80,6 +82,32 @@ func TestUpstreamFaults(t *testing.T) {
 			})
 		}
 	}
+}
+
+// astrayError is an error of a resolver that found a forbidden alias.
+type astrayError struct{ reason policy.Reason }
+
+func (astrayError) Error() string                 { return "CNAME localhost" }
+func (e astrayError) PolicyReason() policy.Reason { return e.reason }
+
+// An allowed name that is an alias of a forbidden one is refused, not broken; no
+// other reason of the resolver is taken for a verdict.
+func TestAliasNotAllowed(t *testing.T) {
+	w := newWorld(t)
+	w.names.fail("allowed.test", fmt.Errorf("resolving: %w", astrayError{policy.ReasonCNAMENotAllowed}))
+	c := w.dial(std)
+	c.send(get("http://allowed.test/"))
+	r, body := c.answer(http.MethodGet)
+	assert.Equal(t, 403, r.StatusCode)
+	assert.Contains(t, body, `"reason":"cname_not_allowed"`)
+	assert.NotContains(t, body, "localhost")
+	e := w.only(audit.EgressDenied)
+	assert.Equal(t, "deny cname_not_allowed dns", string(e.Decision)+" "+e.Reason+" "+e.Stage)
+
+	w.names.fail("allowed.test", astrayError{policy.ReasonRule})
+	c = w.dial(std)
+	c.send(get("http://allowed.test/"))
+	require.Equal(t, 502, c.status())
 }
 
 // The dial limit is for look-up and connect together.

@@ -78,6 +78,8 @@ profiles:
 	t.Run("curl is refused", s.with(curlRefused))
 	t.Run("git clone", s.with(gitClone))
 	t.Run("Go client", s.with(goClient))
+	t.Run("Python client", s.with(pythonClient))
+	t.Run("Node client", s.with(nodeClient))
 	t.Run("private destinations", s.with(privateDestinations))
 	t.Run("destinations that cannot be reached", s.with(unreachableDestinations))
 	t.Run("malformed", s.with(malformedRequests))
