@@ -30,6 +30,11 @@ func (c *clientConn) connect(h *head) {
 		s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
 		return
 	}
+	if err := s.recordObserved(f); err != nil && !s.cfg.AllowUnrecorded {
+		s.log.Error("audit record lost", "flow", f.id, "error", err)
+		s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
+		return
+	}
 	ctx, stopWatching := c.watchClient(f.ctx)
 	upstream, found, fail := s.open(ctx, f, f.decision)
 	stopWatching()

@@ -176,12 +176,10 @@ func (p *profileServer) judgeHTTP(w *reply, r *http.Request, c *clientConn, h *h
 		refuse(bodyFault.reason, bodyFault.detail)
 		return
 	}
-	if f.decision.Observed() {
-		if err := s.recordObserved(f); err != nil && !s.cfg.AllowUnrecorded {
-			s.log.Error("audit record lost", "flow", f.id, "error", err)
-			refuse(policy.ReasonAuditUnavailable, "")
-			return
-		}
+	if err := s.recordObserved(f); err != nil && !s.cfg.AllowUnrecorded {
+		s.log.Error("audit record lost", "flow", f.id, "error", err)
+		refuse(policy.ReasonAuditUnavailable, "")
+		return
 	}
 	prepareRequest(r, h, f.dest)
 	if wantsWebSocket(r, h) {

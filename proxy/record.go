@@ -139,10 +139,7 @@ func (s *Server) fillEnd(f *flow, e *audit.Event) {
 // mode allows is always recorded, by its own event.
 func (s *Server) recordOpened(f *flow) error {
 	d := &f.decision
-	if d.Observed() {
-		return s.recordObserved(f)
-	}
-	if s.cfg.Allowed != AllowedAll {
+	if s.cfg.Allowed != AllowedAll || d.Observed() {
 		return nil
 	}
 	e := s.event(f, audit.EgressOpened)
@@ -151,8 +148,14 @@ func (s *Server) recordOpened(f *flow) error {
 	return s.record(e)
 }
 
+// recordObserved writes that only observe mode lets the request go on. It is
+// called before the look-up, which is the first that leaves the machine; the
+// addresses may still be refused.
 func (s *Server) recordObserved(f *flow) error {
 	d := &f.decision
+	if !d.Observed() {
+		return nil
+	}
 	e := s.event(f, audit.EgressObserved)
 	e.Level = audit.LevelWarn
 	e.Decision, e.Reason, e.Would = audit.DecisionWouldDeny, string(d.Reason), string(d.Would)

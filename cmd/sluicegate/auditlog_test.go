@@ -20,7 +20,7 @@ import (
 // entry is one line of the audit log, as far as the tests read it.
 type entry struct {
 	Event, ID, Level, Schema string
-	Decision, Reason         string
+	Decision, Reason, Would  string
 	Product, Profile, User   string
 	Proto, Dest              string
 	Port                     int

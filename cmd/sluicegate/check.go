@@ -77,6 +77,7 @@ Exit code 0: allowed, 1: refused.`,
 		},
 	}
 	cmd.Flags().StringVarP(&profile, "profile", "p", "", "profile that asks, product/profile")
+	_ = cmd.RegisterFlagCompletionFunc("profile", a.completeProfiles)
 	cmd.Flags().BoolVar(&http, "http", false, "ask for plain HTTP instead of a tunnel")
 	cmd.Flags().StringSliceVar(&addrs, "resolved", nil, "addresses the name is taken to resolve to")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -93,10 +94,7 @@ func (a *app) check(target, profile string, http bool, resolved []string) (*verd
 		return nil, err
 	}
 	if _, ok := p.Snapshot.Profile(profile); !ok {
-		var names []string
-		for _, known := range p.Snapshot.Profiles() {
-			names = append(names, known.Name)
-		}
+		names := profileNames(p.Snapshot)
 		if len(names) == 0 {
 			names = []string{"none, so everything is refused"}
 		}

@@ -12,7 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStartAfterKill(t *testing.T) {
+// R-C08: a gate that was killed leaves its socket behind, and the next one
+// starts. What is no socket is not deleted, and a running second gate is found:
+// see TestSecondInstance and the control socket's row in TestStartFails.
+func TestR_C08_StartAfterKill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := w.start()

@@ -17,7 +17,7 @@ type filterFlags struct {
 	profile, product, reason, host, decision, event, since string
 }
 
-func (f *filterFlags) register(cmd *cobra.Command) {
+func (f *filterFlags) register(cmd *cobra.Command, a *app) {
 	for _, flag := range []struct {
 		to          *string
 		name, usage string
@@ -36,6 +36,8 @@ func (f *filterFlags) register(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag.name, cobra.FixedCompletions(flag.values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
+	_ = cmd.RegisterFlagCompletionFunc("profile", a.completeProfiles)
+	_ = cmd.RegisterFlagCompletionFunc("product", a.completeProducts)
 }
 
 // parse reads the flags; since tells whether that one is given.

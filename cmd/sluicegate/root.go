@@ -76,7 +76,7 @@ Exit codes: 0 ok, 1 a check said no or the command failed, 2 wrong usage,
 		return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
 	})
 	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.tailCommand(), a.auditCommand(), a.policyCommand(), a.productsCommand(), a.versionCommand())
-	root.CompletionOptions.HiddenDefaultCmd = true
+	a.completionCommand(root)
 	helpForKnown(root)
 	wrapArgs(root)
 	return root

@@ -63,7 +63,7 @@ are named on standard error; "audit verify" says what is wrong with them.`,
 	f.StringVar(&o.file, "file", "", "live file of the log (default: audit.file of the settings)")
 	f.BoolVar(&o.json, "json", false, "print the lines of the log unchanged")
 	f.BoolVar(&o.fold, "fold", false, "show identical refusals that follow each other once, with their number; not with --json")
-	o.filter.register(cmd)
+	o.filter.register(cmd, a)
 	return cmd
 }
 
