@@ -10,6 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// completionExamples are how a person installs the script of a shell.
+var completionExamples = map[string]string{
+	"bash":       "  sluicegate completion bash >~/.local/share/bash-completion/completions/sluicegate",
+	"zsh":        "  sluicegate completion zsh >\"${fpath[1]}/_sluicegate\"",
+	"fish":       "  sluicegate completion fish >~/.config/fish/completions/sluicegate.fish",
+	"powershell": "  sluicegate completion powershell | Out-String | Invoke-Expression",
+}
+
 // completionCommand prepares the command that prints completion scripts, which
 // the library brings along.
 func (a *app) completionCommand(root *cobra.Command) {
@@ -23,6 +31,7 @@ func (a *app) completionCommand(root *cobra.Command) {
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		for _, shell := range c.Commands() {
 			shell.Short = "Print the script for " + shell.Name()
+			shell.Example = completionExamples[shell.Name()]
 		}
 	}
 }
