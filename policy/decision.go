@@ -18,9 +18,11 @@ const (
 // ports covers.
 type Proto string
 
-// Protocols. The zero value is judged like a tunnel.
+// Protocols. SOCKS and the zero value are judged like CONNECT.
 const (
 	ProtoConnect Proto = "connect"
+	ProtoSOCKS5  Proto = "socks5"
+	ProtoSOCKS4  Proto = "socks4" // judged, and then refused
 	ProtoHTTP    Proto = "http"
 	ProtoDNS     Proto = "dns"
 )

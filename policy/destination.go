@@ -93,6 +93,36 @@ func ParseHostPort(s string, defaultPort uint16) (Destination, error) {
 	return d, nil
 }
 
+// ParseName reads a host and a port that came apart, as in SOCKS (RFC 1928
+// section 5): name is a host name or a dotted-decimal IPv4 address, without
+// brackets or port. The error is a *ParseError.
+func ParseName(name string, port uint16) (Destination, error) {
+	if port == 0 {
+		return Destination{}, malformed(ReasonBadPort, "the port is 0")
+	}
+	d := Destination{port: port}
+	var err *ParseError
+	if d.name, d.addr, err = parseHost(name); err != nil {
+		return Destination{}, err
+	}
+	if d.name != "" {
+		d.judged = classifyName(d.name)
+	}
+	return d, nil
+}
+
+// AddrDestination is the destination of an address that came as bytes. An
+// IPv4-mapped address becomes IPv4. The error is a *ParseError.
+func AddrDestination(a netip.AddrPort) (Destination, error) {
+	switch {
+	case a.Port() == 0:
+		return Destination{}, malformed(ReasonBadPort, "the port is 0")
+	case !a.IsValid(), a.Addr().Zone() != "":
+		return Destination{}, malformed(ReasonMalformedHost, "the address is not valid")
+	}
+	return Destination{addr: a.Addr().Unmap(), port: a.Port()}, nil
+}
+
 func parseTarget(raw string) (Destination, *ParseError) {
 	if raw == "" {
 		return Destination{}, malformed(ReasonMalformedTarget, "the request has no target")

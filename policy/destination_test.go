@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -242,5 +243,39 @@ func TestParseErrorsQuoteNothing(t *testing.T) {
 				assert.NotContains(t, err.Error(), mark)
 			}
 		}
+	}
+}
+
+// Host and port that came apart are read like those that came as one.
+func TestParseName(t *testing.T) {
+	for in, want := range map[string]string{
+		"Allowed.test.": "allowed.test:443", "127.0.0.1": "127.0.0.1:443", "xn--bcher-kva.example": "xn--bcher-kva.example:443",
+	} {
+		d, err := policy.ParseName(in, 443)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, d.String())
+	}
+	for in, want := range map[string]policy.Reason{
+		"": policy.ReasonMalformedHost, "[::1]": policy.ReasonMalformedHost, "::1": policy.ReasonMalformedHost,
+		"a.test:443": policy.ReasonMalformedHost, "u@a.test": policy.ReasonMalformedHost, "a.test\x00.b.test": policy.ReasonMalformedHost,
+		"127.1": policy.ReasonAmbiguousIP,
+	} {
+		d, err := policy.ParseName(in, 443)
+		require.Error(t, err, "%q", in)
+		assert.Equal(t, want, reasonOf(t, err), "%q", in)
+		assert.False(t, d.IsValid())
+	}
+	_, err := policy.ParseName("a.test", 0)
+	assert.Equal(t, policy.ReasonBadPort, reasonOf(t, err))
+}
+
+func TestAddrDestination(t *testing.T) {
+	d, err := policy.AddrDestination(netip.MustParseAddrPort("[::ffff:192.0.2.1]:443"))
+	require.NoError(t, err)
+	assert.Equal(t, "192.0.2.1:443", d.String())
+	for _, a := range []netip.AddrPort{{}, netip.MustParseAddrPort("[fe80::1%eth0]:443"), netip.MustParseAddrPort("192.0.2.1:0")} {
+		d, err := policy.AddrDestination(a)
+		require.Error(t, err, a)
+		assert.False(t, d.IsValid())
 	}
 }

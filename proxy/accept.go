@@ -107,6 +107,16 @@ func (l *listener) serve(c *net.TCPConn) {
 	defer client.recovered()
 	client.peer = s.cfg.Identifier.Identify(addrPort(c.LocalAddr()), client.remote)
 	// A connection that is opened ahead of its first request may stay silent.
+	switch first, ok := rc.peek(); {
+	case !ok:
+		return
+	case first == socks5Version:
+		client.socks5()
+		return
+	case first == socks4Version:
+		client.socks4()
+		return
+	}
 	h, fault := rc.next()
 	if s.base.Err() != nil {
 		return

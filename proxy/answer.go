@@ -18,7 +18,7 @@ const (
 // refuseConn records a refusal, then answers it and closes in order. When the
 // record can't be written the client is told so instead.
 func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detail string) {
-	sent := s.answer(c, s.recordRefusal(f, reason, detail), f.method)
+	sent := s.answer(c, f, s.recordRefusal(f, reason, detail))
 	// A shutdown need not wait for what follows.
 	s.flows.remove(f)
 	if sent {
@@ -29,9 +29,9 @@ func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detai
 
 // answer sends a refusal as the last thing on a connection; false if it did not
 // get there.
-func (s *Server) answer(c *net.TCPConn, r *refusal, method string) bool {
+func (s *Server) answer(c *net.TCPConn, f *flow, r *refusal) bool {
 	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.Handshake))
-	if _, err := c.Write(r.wire(method)); err != nil {
+	if _, err := c.Write(f.wire(r)); err != nil {
 		return false
 	}
 	return c.CloseWrite() == nil
@@ -42,8 +42,8 @@ func (s *Server) answer(c *net.TCPConn, r *refusal, method string) bool {
 func (s *Server) recordRefusal(f *flow, reason policy.Reason, detail string) *refusal {
 	s.refused.Add(1)
 	info := reason.Info()
-	if f.status = statusOf(info); reason == policy.ReasonClientClosed {
-		f.status = 0 // nobody is there to see it
+	if f.status = statusOf(info); reason == policy.ReasonClientClosed || f.socks != socksNone {
+		f.status = 0 // nobody is there to see it, or there is no such thing
 	}
 	record := func() (string, error) { return s.recordDenied(f, reason, detail) }
 	if info.Class == policy.ClassUpstream && reason != policy.ReasonAuditUnavailable || info.Class == policy.ClassClose {

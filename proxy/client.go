@@ -69,14 +69,16 @@ func (c *clientConn) recovered() {
 	}
 	s := c.l.s
 	s.panicked(v)
+	spoken := &flow{}
 	r, stop := s.recordSafely(func() *flow {
-		if c.current != nil {
-			return c.current
+		if c.current == nil {
+			c.current = c.flow(c.head)
 		}
-		return c.flow(c.head)
+		spoken = c.current
+		return c.current
 	}, policy.ReasonInternal)
 	defer stop()
-	if !c.rc.released() && s.answer(c.rc.TCPConn, r, "") {
+	if !c.rc.released() && s.answer(c.rc.TCPConn, spoken, r) {
 		linger(s.base, c.rc.TCPConn)
 	}
 }

@@ -14,10 +14,17 @@ const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
 // connect serves one CONNECT request; the connection is used up by it.
 func (c *clientConn) connect(h *head) {
-	s := c.l.s
 	f := c.flow(h)
 	defer f.cancel(nil)
 	c.current = f
+	c.tunnel(f, []byte(established))
+}
+
+// tunnel decides about a CONNECT, whether it came by HTTP or by SOCKS, and
+// serves it. granted is what the client is told when it is let through.
+func (c *clientConn) tunnel(f *flow, granted []byte) {
+	s := c.l.s
+	f.stage = "policy"
 	s.flows.add(f)
 	defer s.flows.remove(f)
 
@@ -51,11 +58,13 @@ func (c *clientConn) connect(h *head) {
 	}
 	s.opened.Add(1)
 	f.stage = ""
-	f.status = 200
+	if f.socks == socksNone {
+		f.status = 200
+	}
 	early := append([]byte(nil), c.rc.in...)
 	c.rc.release()
 	_ = c.rc.TCPConn.SetDeadline(time.Time{})
-	who, why := s.tunnel(f, c.rc.TCPConn, upstream, []byte(established), early)
+	who, why := s.tunnel(f, c.rc.TCPConn, upstream, granted, early)
 	s.recordClosed(f, who, why)
 }
 

@@ -31,6 +31,11 @@ type flow struct {
 	targetCut bool
 	dest      policy.Destination
 
+	// socks is how far a SOCKS conversation is; socksReply overrides the reply
+	// code of a request that is not supported.
+	socks      socksPhase
+	socksReply byte
+
 	decision policy.Decision
 	stage    string
 	resolved []netip.Addr
@@ -61,6 +66,14 @@ func (s *Server) newFlow(p *profileServer, client netip.AddrPort, peer Peer) *fl
 	f.decision.Profile, _ = f.snapshot.Profile(p.name)
 	f.ctx, f.cancel = context.WithCancelCause(s.base)
 	return f
+}
+
+// wire is a refusal as the client of the flow reads it; it may be empty.
+func (f *flow) wire(r *refusal) []byte {
+	if f.socks != socksNone {
+		return f.socksWire(r)
+	}
+	return r.wire(f.method)
 }
 
 // endCause ends a flow from outside; it carries the close reason.

@@ -71,7 +71,7 @@ func scanHead(b []byte, from int) (int, *fault) {
 func firstByteFault(c byte) *fault {
 	switch c {
 	case 4, 5:
-		return faultOf(policy.ReasonUnsupported, "SOCKS is not served by this version: use HTTP CONNECT")
+		return faultOf(policy.ReasonUnsupported, "SOCKS can not follow HTTP on one connection")
 	case 0x16:
 		return faultOf(policy.ReasonMalformed, "TLS was sent where an HTTP request belongs: the proxy's URL starts with http://")
 	default:

@@ -133,7 +133,6 @@ func TestNoProxyRequest(t *testing.T) {
 		"R-P32 port and more":      {connectTo("allowed.test:443x"), 400, "bad_port"},
 		"R-P32 port -1":            {connectTo("allowed.test:-1"), 400, "bad_port"},
 		"R-P32 no host":            {connectTo(":443"), 400, "malformed_authority"},
-		"SOCKS5":                   {"\x05\x01\x00", 400, "unsupported"},
 		"TLS":                      {"\x16\x03\x01\x00\x05hello", 400, "malformed"},
 		"options of the gate":      {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "not_proxy_request"},
 		"HTTP/0.9":                 {"GET http://allowed.test/\r\n\r\n", 505, "bad_version"},

@@ -97,6 +97,41 @@ func (rc *requestConn) release() {
 // released tells whether release was called.
 func (rc *requestConn) released() bool { return rc.buf == nil }
 
+// peek waits for the first byte, which tells the protocol, and leaves it there.
+// It is false when the stream ends, nothing comes in time, or the server stops.
+func (rc *requestConn) peek() (byte, bool) {
+	stop := context.AfterFunc(rc.base, func() { _ = rc.TCPConn.SetReadDeadline(past) })
+	defer stop()
+	_ = rc.TCPConn.SetReadDeadline(time.Now().Add(rc.limits.Handshake))
+	if rc.base.Err() != nil || rc.fill() != nil {
+		return 0, false
+	}
+	return rc.in[0], true
+}
+
+// await reads until scan finds what it looks for in what has arrived: its n
+// bytes, or a fault. Both are zero when the server stops.
+func (rc *requestConn) await(by time.Time, scan func([]byte) (int, *fault)) (n int, f *fault) {
+	stop := context.AfterFunc(rc.base, func() { _ = rc.TCPConn.SetReadDeadline(past) })
+	defer stop()
+	for {
+		if n, f := scan(rc.in); n > 0 || f != nil {
+			return n, f
+		}
+		_ = rc.TCPConn.SetReadDeadline(by)
+		if rc.base.Err() != nil {
+			return 0, nil
+		}
+		switch err := rc.fill(); {
+		case err == nil:
+		case rc.base.Err() != nil:
+			return 0, nil
+		default:
+			return 0, readFault(err)
+		}
+	}
+}
+
 // next reads the first head. When the stream ends, or nothing comes in time,
 // before a byte of a head, head and fault are nil. A server that stops ends it.
 func (rc *requestConn) next() (*head, *fault) {
@@ -133,9 +168,9 @@ func (rc *requestConn) next() (*head, *fault) {
 
 func readFault(err error) *fault {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return faultOf(policy.ReasonTimeout, "the request head did not arrive in time")
+		return faultOf(policy.ReasonTimeout, "the request did not arrive in time")
 	}
-	return faultOf(policy.ReasonMalformed, "the connection ended inside the request head")
+	return faultOf(policy.ReasonMalformed, "the connection ended inside the request")
 }
 
 // parse looks for a complete head in what has arrived. n is its length. What it

@@ -93,6 +93,29 @@ func curlRefused(s *tale) {
 	s.expect("egress.denied deny port_not_listed connect other.example.com:8443 rule=all http=403")
 }
 
+// curlSOCKS asks the same port by SOCKS 5: with the name, and with an address
+// that curl looked up by itself.
+func curlSOCKS(s *tale) {
+	socks := strings.Replace(s.proxy, "http://", "socks5h://", 1)
+	r := s.curl("--proxy", socks, s.secureURL("/hello"))
+	assert.Equal(s.t, result{stdout: greeting}, r)
+	line := fmt.Sprintf("allow rule socks5 dev.example.com:%d rule=dev", s.secure.port)
+	s.expect("egress.opened "+line, "egress.closed "+line+" end=orderly")
+
+	r = s.curl("--proxy", socks, "https://forbidden.example.net/")
+	assert.Equal(s.t, 97, r.code)
+	assert.Contains(s.t, r.stderr, "(2)", "not allowed by ruleset")
+	s.expect("egress.denied deny not_listed socks5 forbidden.example.net:443")
+
+	r = s.curl("--proxy", strings.Replace(s.proxy, "http://", "socks5://", 1), "http://127.0.0.1:22/")
+	assert.Equal(s.t, 97, r.code)
+	s.expect("egress.denied deny dest_private socks5 127.0.0.1:22")
+
+	r = s.curl("--proxy", strings.Replace(s.proxy, "http://", "socks4a://", 1), "https://forbidden.example.net/")
+	assert.Equal(s.t, 97, r.code)
+	s.expect("egress.denied deny not_listed socks4 forbidden.example.net:443")
+}
+
 // client is Go's own, as many tools have it.
 func (s *tale) client() *http.Client {
 	c := newClient(s.proxy, s.ca)

@@ -76,6 +76,7 @@ profiles:
 
 	t.Run("curl", s.with(curlAllowed))
 	t.Run("curl is refused", s.with(curlRefused))
+	t.Run("curl by SOCKS", s.with(curlSOCKS))
 	t.Run("git clone", s.with(gitClone))
 	t.Run("Go client", s.with(goClient))
 	t.Run("Python client", s.with(pythonClient))
