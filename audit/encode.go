@@ -36,7 +36,7 @@ type limits struct {
 var attempts = [...]limits{
 	{str: MaxRecord, list: 32},
 	{str: 512, list: 16},
-	{str: 48, list: 8},
+	{str: 44, list: 8},
 }
 
 // encoder writes events as JSON. It is written out by hand and not left to
@@ -138,6 +138,11 @@ func (enc *encoder) traffic(e *Event) {
 		enc.close()
 	}
 	enc.str("stage", e.Stage, capWord)
+	enc.str("sni", e.SNI, capName)
+	if len(e.ALPN) > 0 {
+		enc.alpn(e.ALPN)
+	}
+	enc.flag("ech", e.ECH)
 	enc.str("layer", e.Layer, capWord)
 	if c := e.Client; c != nil {
 		enc.open("client")
@@ -295,6 +300,20 @@ func (enc *encoder) change(c *Change) {
 	enc.group = "change"
 	enc.num("errors_total", int64(enc.total("change.errors", c.ErrorsTotal, len(c.Errors), len(errs))))
 	enc.close()
+}
+
+// alpn writes the protocols that a client offered.
+func (enc *encoder) alpn(protocols []string) {
+	enc.list("alpn")
+	for i, p := range protocols {
+		if i == enc.lim.list/8 {
+			enc.note("alpn")
+			break
+		}
+		enc.comma()
+		enc.quote("alpn", p, capWord)
+	}
+	enc.buf = append(enc.buf, ']')
 }
 
 // total is the count to write beside a list that holds written of had

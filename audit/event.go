@@ -107,10 +107,16 @@ type Event struct {
 	MatchedRange  string    `json:"matched_range,omitempty"`
 	Rule          *Rule     `json:"rule,omitempty"`
 	Stage         string    `json:"stage,omitempty"`
-	Layer         string    `json:"layer,omitempty"`
-	Client        *Client   `json:"client,omitempty"`
-	HTTPStatus    int       `json:"http_status,omitempty"`
-	Suggestion    string    `json:"suggestion,omitempty"`
+	// SNI, ALPN and ECH are of the ClientHello in a tunnel: the server name as
+	// sent, escaped; the first protocols offered; whether there was an Encrypted
+	// ClientHello extension.
+	SNI        string   `json:"sni,omitempty"`
+	ALPN       []string `json:"alpn,omitempty"`
+	ECH        bool     `json:"ech,omitempty"`
+	Layer      string   `json:"layer,omitempty"`
+	Client     *Client  `json:"client,omitempty"`
+	HTTPStatus int      `json:"http_status,omitempty"`
+	Suggestion string   `json:"suggestion,omitempty"`
 
 	DNS *DNS `json:"dns,omitempty"`
 

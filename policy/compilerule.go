@@ -44,6 +44,8 @@ func (c *compiler) allow(s *source, f allowFile, path, owner string) (*Rule, boo
 		}
 		r.resolvesTo = append(r.resolvesTo, p)
 	}
+	ok = option(s, &r.tlsAny, f.TLS, path+".tls", "required", "any") && ok
+	ok = option(s, &r.echRefused, f.ECH, path+".ech", "allow", "refuse") && ok
 	if f.ResolvesTo != nil && len(f.ResolvesTo) == 0 {
 		s.fail(f.Pos, path+".resolves_to", "list the addresses, or remove the key", "resolves_to is empty")
 		ok = false
@@ -53,6 +55,18 @@ func (c *compiler) allow(s *source, f allowFile, path, owner string) (*Rule, boo
 	}
 	c.name(s, r, f.target(), path, owner+":allow:")
 	return r, true
+}
+
+// option reads a key that has two words, of which the second sets to.
+func option(s *source, to *bool, v located[string], path, off, on string) bool {
+	if v.Pos.Line == 0 || v.V == off {
+		return true
+	}
+	*to = v.V == on
+	if !*to {
+		s.fail(v.Pos, path, off+" or "+on, "the word is not known")
+	}
+	return *to
 }
 
 // deny compiles a deny rule.
@@ -285,6 +299,12 @@ func (r *Rule) target() string {
 	for _, p := range r.resolvesTo {
 		b = p.AppendTo(append(b, sep...))
 		sep = ","
+	}
+	if r.tlsAny {
+		b = append(b, " tls any"...)
+	}
+	if r.echRefused {
+		b = append(b, " ech refuse"...)
 	}
 	sep = " except "
 	for _, p := range r.except {

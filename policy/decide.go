@@ -46,9 +46,17 @@ func (s *Snapshot) judge(p *profile, r *Request, d *Decision) {
 		return
 	}
 	p.allowed(r, d)
-	if d.Allowed() {
-		return
+	if !d.Allowed() {
+		p.soften(r, d)
 	}
+	if r.Hello != nil && d.Allowed() {
+		s.judgeHello(p, r, d)
+	}
+}
+
+// soften turns a refusal into the one that says most, or lets it through in
+// observe mode.
+func (p *profile) soften(r *Request, d *Decision) {
 	if d.Rule == nil && p.allow.expiring {
 		p.lately(r, d)
 	}
@@ -129,6 +137,7 @@ func (p *profile) allowedLiteral(r *Request, d *Decision) {
 			return true
 		}
 		d.Action, d.Reason, d.Rule = ActionAllow, ReasonRule, rule
+		d.TLSAny, d.ECHRefused = rule.tlsAny, rule.echRefused
 		return false
 	})
 	clearTextToTLS(r, d)
@@ -184,13 +193,13 @@ func tryRule(e entry, r *Request, d *Decision) {
 		return
 	}
 	d.Action = ActionAllow
+	if !e.plain {
+		d.TLSAny, d.ECHRefused = e.rule.tlsAny, e.rule.echRefused
+	}
 	if clearTextToTLS(r, d); !d.Allowed() || len(r.Addrs) == 0 {
 		return
 	}
-	var resolvesTo []netip.Prefix
-	if !e.plain {
-		resolvesTo = e.rule.resolvesTo
-	}
+	resolvesTo := e.resolvesTo()
 	if r.Local.judgeAddrs(r, resolvesTo, d) {
 		return
 	}
@@ -254,7 +263,8 @@ func (p *Profile) observing(now time.Time) bool {
 // relaxable tells whether observe mode may let the denial through.
 func relaxable(reason Reason) bool {
 	switch reason {
-	case ReasonNotListed, ReasonPortNotListed, ReasonIPLiteralNotListed, ReasonProtocolMismatch:
+	case ReasonNotListed, ReasonPortNotListed, ReasonIPLiteralNotListed, ReasonProtocolMismatch,
+		ReasonSNIMismatch, ReasonSNIMissing, ReasonSNIInvalid:
 		return true
 	default:
 		return false

@@ -50,6 +50,9 @@ type Request struct {
 	// Addrs are all the addresses of the destination; nil while it is not
 	// resolved. For an IP literal the destination itself is judged as well.
 	Addrs []netip.Addr
+	// Hello is what the client of a tunnel said first; nil while that is not
+	// known, and where no TLS is expected.
+	Hello *Hello
 	// Local is what is known of this machine; nil knows nothing.
 	Local *LocalSet
 	// Now is the time of the question. The zero time ends mode observe.
@@ -69,6 +72,10 @@ type Decision struct {
 	Rule *Rule
 	// Layer of the rule or of the default.
 	Layer Layer
+	// TLSAny says that a tunnel may carry what it likes: the rule has tls: any.
+	// Otherwise it must begin with a ClientHello on port 443, and one that it
+	// begins with elsewhere is judged too. ECHRefused is the rule's ech: refuse.
+	TLSAny, ECHRefused bool
 	// Range and Addr are the special-purpose range and the address that the
 	// guard refused, or what a grant allowed; "" and zero otherwise.
 	Range string

@@ -69,13 +69,15 @@ type allowFile struct {
 	Ports      []located[int]    `yaml:"ports"`
 	ResolvesTo []located[string] `yaml:"resolves_to"`
 	Wide       located[bool]     `yaml:"wide"`
+	TLS        located[string]   `yaml:"tls"`
+	ECH        located[string]   `yaml:"ech"`
 	Expires    located[string]   `yaml:"expires"`
 	ID         located[string]   `yaml:"id"`
 	Why        located[string]   `yaml:"why"`
 }
 
 func (allowFile) LaterKeys() []string {
-	return []string{"methods", "paths", "inspect", "tls", "ech", "types", "for"}
+	return []string{"methods", "paths", "inspect", "types", "for"}
 }
 
 func (allowFile) example(text string) string { return "{host: " + text + "}" }

@@ -73,7 +73,7 @@ func (p *profile) grantsLiteral(r *Request) (ok bool) {
 // one rule has all the addresses is judged with the rule.
 func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
 	p.allow.forName(r.Destination.name, r.Now, func(e entry) bool {
-		ok = e.allowsPort(r.Destination.port, r.Proto) && containsAddr(e.rule.resolvesTo, a)
+		ok = e.allowsPort(r.Destination.port, r.Proto) && containsAddr(e.resolvesTo(), a)
 		return !ok
 	})
 	return ok
@@ -82,7 +82,7 @@ func (p *profile) grantsAddr(r *Request, a netip.Addr) (ok bool) {
 // grantsName tells whether a rule with resolves_to names an always-local name.
 func (p *profile) grantsName(r *Request) (ok bool) {
 	p.allow.forName(r.Destination.name, r.Now, func(e entry) bool {
-		ok = len(e.rule.resolvesTo) > 0 && e.allowsPort(r.Destination.port, r.Proto)
+		ok = len(e.resolvesTo()) > 0 && e.allowsPort(r.Destination.port, r.Proto)
 		return !ok
 	})
 	return ok

@@ -130,7 +130,7 @@ var denials = []Info{
 		Reason: ReasonSNIMismatch, Class: ClassDeny, HTTP: 403, SOCKS: socksNotAllowed,
 		DNS: DNSMapping{RCode: "-", EDE: 0}, ProxyError: wordPolicy, ProxyStatus: "http_request_denied",
 		Meaning: "The TLS handshake names another host than the tunnel.",
-		Cause:   "The client sent a server name that differs from the CONNECT target.",
+		Cause:   "The client sent a server name that differs from the host it asked for.",
 		Mend:    "Use a client that speaks TLS to the host named in the request.",
 	},
 	{
@@ -234,9 +234,9 @@ var denials = []Info{
 	{
 		Reason: ReasonTimeout, Class: ClassDeny, HTTP: 408, SOCKS: socksNotAllowed,
 		DNS: DNSMapping{RCode: "DROP", EDE: 0}, ProxyError: wordPolicy, ProxyStatus: "http_request_error",
-		Meaning: "The request did not arrive in time.",
+		Meaning: "The request, or the TLS handshake in a tunnel, did not arrive in time.",
 		Cause:   "The client was silent or slow.",
-		Mend:    "Send the whole request head at once.",
+		Mend:    "Send the request at once, and TLS at once in a tunnel to port 443.",
 	},
 }
 

@@ -124,6 +124,8 @@ type Rule struct {
 	resolvesTo []netip.Prefix
 	except     []pattern
 	prefix     netip.Prefix // of ip and cidr rules
+	// tlsAny lifts the check of the ClientHello, echRefused adds to it.
+	tlsAny, echRefused bool
 }
 
 // hasPort tells whether port is listed.
@@ -204,15 +206,23 @@ type entry struct {
 	rule *Rule
 	// exact and below are those of the rule's host.
 	exact, below bool
-	// plain says that the rule has no ports, no addresses and no end.
+	// plain says that the rule has no ports, no addresses, no end and no options.
 	plain bool
 }
 
 func newEntry(r *Rule) entry {
 	return entry{
 		rule: r, exact: r.host.exact, below: r.host.below,
-		plain: len(r.ports) == 0 && len(r.resolvesTo) == 0 && r.expires.IsZero(),
+		plain: len(r.ports) == 0 && len(r.resolvesTo) == 0 && r.expires.IsZero() && !r.tlsAny && !r.echRefused,
 	}
+}
+
+// resolvesTo is the resolvesTo of the rule.
+func (e entry) resolvesTo() []netip.Prefix {
+	if e.plain {
+		return nil
+	}
+	return e.rule.resolvesTo
 }
 
 func (e entry) expired(now time.Time) bool { return !e.plain && e.rule.expired(now) }

@@ -77,6 +77,9 @@ type Limits struct {
 	HalfClosed time.Duration
 	// Handshake is for a request head to arrive; default 10 s.
 	Handshake time.Duration
+	// Hello is for the ClientHello that a tunnel to port 443 begins with;
+	// default 5 s.
+	Hello time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -97,6 +100,7 @@ func (l Limits) withDefaults() Limits {
 	defTime(&l.Idle, 10*time.Minute)
 	defTime(&l.HalfClosed, 30*time.Second)
 	defTime(&l.Handshake, 10*time.Second)
+	defTime(&l.Hello, 5*time.Second)
 	return l
 }
 

@@ -51,10 +51,13 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 		return
 	}
 	defer func() { _ = upstream.Close() }()
-	if err := s.recordOpened(f); err != nil && !s.cfg.AllowUnrecorded {
-		s.log.Error("audit record lost", "flow", f.id, "error", err)
-		s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
-		return
+	check := f.checkOf()
+	if check != tlsRequired { // else it is recorded once the hello may pass
+		if err := s.recordOpened(f); err != nil && !s.cfg.AllowUnrecorded {
+			s.log.Error("audit record lost", "flow", f.id, "error", err)
+			s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
+			return
+		}
 	}
 	s.opened.Add(1)
 	f.stage = ""
@@ -64,8 +67,9 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 	early := append([]byte(nil), c.rc.in...)
 	c.rc.release()
 	_ = c.rc.TCPConn.SetDeadline(time.Time{})
-	who, why := s.tunnel(f, c.rc.TCPConn, upstream, granted, early)
-	s.recordClosed(f, who, why)
+	if who, why := s.tunnel(f, c.rc.TCPConn, upstream, granted, early, check); who != "" {
+		s.recordClosed(f, who, why)
+	}
 }
 
 // mayPass tells whether allowed traffic may pass as far as the log goes. While

@@ -37,6 +37,7 @@ type flow struct {
 	socksReply byte
 
 	decision policy.Decision
+	hello    *clientHello // of a tunnel, nil until it is read
 	stage    string
 	resolved []netip.Addr
 	server   netip.AddrPort

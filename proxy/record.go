@@ -43,6 +43,7 @@ func (s *Server) event(f *flow, name audit.Name) audit.Event {
 	if d.Rule != nil {
 		e.Rule = &audit.Rule{ID: d.Rule.ID, File: d.Rule.File, Line: d.Rule.Line}
 	}
+	f.fillHello(&e)
 	if f.server.IsValid() {
 		e.Server = &audit.Server{Address: f.server.Addr().String(), Port: f.server.Port()}
 	}
@@ -54,6 +55,26 @@ func (s *Server) event(f *flow, name audit.Name) audit.Event {
 		e.Resolved = append(e.Resolved, audit.Address{IP: a.Unmap().String(), Class: policy.ClassifyAddr(a).Range})
 	}
 	return e
+}
+
+// maxALPNName is how much a record keeps of a protocol's name, in bytes.
+const maxALPNName = 32
+
+// fillHello says what the client of a tunnel sent first.
+func (f *flow) fillHello(e *audit.Event) {
+	h := f.hello
+	if h == nil {
+		return
+	}
+	var cut bool
+	if e.SNI, cut = audit.EscapeRaw(h.name, maxTarget); cut {
+		e.Truncated = append(e.Truncated, "sni")
+	}
+	for _, p := range h.alpn {
+		name, _ := audit.EscapeRaw([]byte(p), maxALPNName)
+		e.ALPN = append(e.ALPN, name)
+	}
+	e.ECH = h.ech
 }
 
 // record writes a record, whatever has become of the request meanwhile.

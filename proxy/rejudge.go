@@ -8,13 +8,16 @@ import (
 
 // standing is what a live request or tunnel was let through with, so that it
 // can be judged again.
-type standing struct{ addrs []netip.Addr }
+type standing struct {
+	addrs []netip.Addr
+	hello *policy.Hello
+}
 
 // goLive makes f one that Rejudge sees. It is false when the policy has changed
 // since f was judged and no longer allows it: either Rejudge sees f, or this
 // sees the new policy, so that no request slips through between the two.
-func (s *Server) goLive(f *flow, addrs []netip.Addr) bool {
-	f.live.Store(&standing{addrs: addrs})
+func (s *Server) goLive(f *flow, addrs []netip.Addr, hello *policy.Hello) bool {
+	f.live.Store(&standing{addrs: addrs, hello: hello})
 	current := s.cfg.Snapshot()
 	return current == f.snapshot || s.stands(f, current)
 }
@@ -28,7 +31,7 @@ func (s *Server) stands(f *flow, snapshot *policy.Snapshot) bool {
 	}
 	d := snapshot.Decide(policy.Request{
 		Profile: f.profile, Entitled: f.peer.Entitled, Destination: f.dest, Proto: f.proto,
-		Addrs: l.addrs, Local: s.cfg.Local(), Now: s.cfg.testOnlyNow(),
+		Addrs: l.addrs, Hello: l.hello, Local: s.cfg.Local(), Now: s.cfg.testOnlyNow(),
 	})
 	return d.Allowed()
 }

@@ -62,7 +62,7 @@ func TestExpiredTunnelEnds(t *testing.T) {
 	var clock atomic.Pointer[time.Time]
 	clock.Store(&start)
 	w := newWorld(t, func(c *Config) { c.testOnlyNow = func() time.Time { return *clock.Load() } })
-	w.load(strings.Replace(stdYAML(), "{host: allowed.test, id: allowed}", "{host: allowed.test, id: allowed, expires: '2026-06-01T00:00:10Z'}", 1))
+	w.load(strings.Replace(stdYAML(), "{host: allowed.test, id: allowed, tls: any}", "{host: allowed.test, id: allowed, tls: any, expires: '2026-06-01T00:00:10Z'}", 1))
 	w.origin(allowedIP+":443", echo)
 	c := w.dial(std)
 	c.send(connectTo("allowed.test:443"))

@@ -89,8 +89,8 @@ func TestSOCKSSegments(t *testing.T) {
 
 // Addresses as bytes are judged like those written out.
 func TestSOCKSAddresses(t *testing.T) {
-	allow := strings.ReplaceAll(stdYAML(), "      - {host: other.test, id: other}\n",
-		"      - {ip: 93.184.216.34, id: four}\n      - {ip: '2606:4700::1111', id: six}\n")
+	allow := strings.ReplaceAll(stdYAML(), "      - {host: other.test, id: other, tls: any}\n",
+		"      - {ip: 93.184.216.34, id: four, tls: any}\n      - {ip: '2606:4700::1111', id: six, tls: any}\n")
 	for name, tt := range map[string]struct{ request, dial, dest string }{
 		"IPv4":              {"\x01\x5d\xb8\xd8\x22\x01\xbb", "93.184.216.34:443", "93.184.216.34"},
 		"IPv4 as a name":    {"\x03\x0d93.184.216.34\x01\xbb", "93.184.216.34:443", "93.184.216.34"},

@@ -12,10 +12,11 @@ import (
 )
 
 // tunnel relays between client and upstream until both directions ended, one
-// failed, a limit was passed or the flow was cancelled. greeting goes to the
-// client and early to the upstream first. It returns who ended it and why.
-// Both connections are closed when it returns.
-func (s *Server) tunnel(f *flow, client, upstream *net.TCPConn, greeting, early []byte) (string, policy.Reason) {
+// failed, a limit was passed, the flow was cancelled or the client said what the
+// check does not let pass. greeting goes to the client and early to the upstream
+// first. It returns who ended it and why; "" when it was refused before it was
+// open, which is recorded. Both connections are closed when it returns.
+func (s *Server) tunnel(f *flow, client, upstream *net.TCPConn, greeting, early []byte, check tlsCheck) (string, policy.Reason) {
 	f.touch(time.Now())
 	f.timed.Store(true)
 	defer f.timed.Store(false)
@@ -29,18 +30,31 @@ func (s *Server) tunnel(f *flow, client, upstream *net.TCPConn, greeting, early 
 	if _, err := client.Write(greeting); err != nil {
 		return "client", policy.ReasonClientClosed
 	}
-	if len(early) > 0 {
-		n, err := upstream.Write(early)
-		f.out.Add(int64(n))
-		if err != nil {
-			return endOf(f, "server")
+	g := s.newGuard(f, upstream, check)
+	silent, err := g.begin(client, early)
+	var refused *helloRefusal
+	switch {
+	case errors.As(err, &refused):
+		begun := g.begun
+		s.refuseTunnel(f, g, client, refused)
+		if !begun {
+			return "", refused.reason
 		}
+		return "gate", refused.reason
+	case err != nil:
+		return endOf(f, "server")
+	case silent:
+		return endOf(f, "client")
 	}
-	t := &relays{f: f, client: client, upstream: upstream}
+	t := &relays{f: f, client: client, upstream: upstream, guard: g}
 	var both sync.WaitGroup
-	both.Go(func() { t.relay("client", upstream, client, &f.out) })
-	both.Go(func() { t.relay("server", client, upstream, &f.in) })
+	both.Go(t.fromClient)
+	both.Go(t.fromServer)
 	both.Wait()
+	if t.refused != nil {
+		s.refuseTunnel(f, g, client, t.refused)
+		return "gate", t.refused.reason
+	}
 	return endOf(f, *t.first.Load())
 }
 
@@ -60,16 +74,41 @@ func endOf(f *flow, side string) (string, policy.Reason) {
 type relays struct {
 	f                *flow
 	client, upstream *net.TCPConn
+	guard            *helloGuard
+	// refused is set by the client's direction.
+	refused *helloRefusal
 	// first is the side that ended first, noted before the other can follow.
 	first atomic.Pointer[string]
 }
 
-// relay copies one direction and passes the end of stream on.
-func (t *relays) relay(source string, dst, src *net.TCPConn, count *atomic.Int64) {
-	err := copyStream(dst, src, func(n int) {
-		count.Add(int64(n))
+// fromClient copies what the client says, through the guard.
+func (t *relays) fromClient() {
+	err := copyStream(t.guard, t.client, func(int) { t.f.touch(time.Now()) })
+	if err == nil {
+		err = t.guard.end()
+	}
+	if errors.As(err, &t.refused) {
+		side := "gate"
+		t.first.CompareAndSwap(nil, &side)
+		// Only reading: the client is still told.
+		_ = t.client.SetReadDeadline(past)
+		_ = t.upstream.SetDeadline(past)
+		return
+	}
+	t.ended("client", t.upstream, err)
+}
+
+// fromServer copies what the destination says.
+func (t *relays) fromServer() {
+	err := copyStream(t.client, t.upstream, func(n int) {
+		t.f.in.Add(int64(n))
 		t.f.touch(time.Now())
 	})
+	t.ended("server", t.client, err)
+}
+
+// ended passes the end of a direction on.
+func (t *relays) ended(source string, dst *net.TCPConn, err error) {
 	if errors.Is(err, errWrite) {
 		source = otherSide(source)
 	}

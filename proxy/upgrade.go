@@ -157,7 +157,7 @@ func (p *profileServer) webSocket(w *reply, resp *http.Response, br *bufio.Reade
 	greeting.Write(glued)
 	f.in.Add(int64(len(glued)))
 	early := append([]byte(nil), c.rc.in...)
-	who, why := s.tunnel(f, c.rc.TCPConn, conn, greeting.Bytes(), early)
+	who, why := s.tunnel(f, c.rc.TCPConn, conn, greeting.Bytes(), early, tlsAny)
 	s.recordClosed(f, who, why)
 }
 

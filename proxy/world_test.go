@@ -30,18 +30,19 @@ const (
 	twin = "agent/twin" // the same as std, on another listener
 )
 
-// stdYAML is the policy of most tests and of the adversarial cases. Names
+// stdYAML is the policy of most tests and of the adversarial cases. Its tunnels
+// may carry anything; what they must begin with otherwise is tested with strict. Names
 // resolve by the world's resolver, see newWorld.
 func stdYAML() string {
 	// Ids are unique over all profiles: those of twin end in a 2.
 	rules := func(suffix string) string {
 		return strings.ReplaceAll(`
     allow:
-      - {host: allowed.test, id: allowed#}
-      - {host: other.test, id: other#}
-      - {host: "*.wild.test", id: wild#}
-      - {host: ports.test, ports: [80, 443, 8080], id: ports#}
-      - {host: lan.test, resolves_to: [10.0.0.0/8], ports: [80, 443], id: lan#}
+      - {host: allowed.test, id: allowed#, tls: any}
+      - {host: other.test, id: other#, tls: any}
+      - {host: "*.wild.test", id: wild#, tls: any}
+      - {host: ports.test, ports: [80, 443, 8080], id: ports#, tls: any}
+      - {host: lan.test, resolves_to: [10.0.0.0/8], ports: [80, 443], id: lan#, tls: any}
     deny:
       - {host: blocked.wild.test, id: blocked#}
 `, "#", suffix)
@@ -49,7 +50,7 @@ func stdYAML() string {
 	return "version: 1\nproduct: agent\nprofiles:\n" +
 		"  std:\n    listen: {port: 18001}" + rules("") +
 		"  twin:\n    listen: {port: 18002}" + rules("2") +
-		"  any:\n    listen: {port: 18003}\n    network: open\n    allow:\n      - {host: allowed.test, id: any-allowed}\n"
+		"  any:\n    listen: {port: 18003}\n    network: open\n    allow:\n      - {host: allowed.test, id: any-allowed, tls: any}\n"
 }
 
 // Addresses of the fake internet.

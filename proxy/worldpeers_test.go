@@ -133,6 +133,8 @@ type originConn struct {
 	*client
 	o   *origin
 	raw *bytes.Buffer // what was received and is not read yet, and more
+	// done is closed when it was served to its end.
+	done chan struct{}
 }
 
 // origin puts a server at an address; serve gets each of its connections, which
@@ -162,7 +164,7 @@ func (o *origin) accept() {
 		if err != nil {
 			return
 		}
-		oc := &originConn{client: newClient(o.t, c.(*net.TCPConn)), o: o, raw: &bytes.Buffer{}}
+		oc := &originConn{client: newClient(o.t, c.(*net.TCPConn)), o: o, raw: &bytes.Buffer{}, done: make(chan struct{})}
 		oc.br = bufio.NewReader(io.TeeReader(c, oc.raw))
 		o.mu.Lock()
 		o.conns = append(o.conns, oc)
@@ -171,6 +173,7 @@ func (o *origin) accept() {
 		o.wg.Add(1)
 		go func() {
 			defer o.wg.Done()
+			defer close(oc.done)
 			defer func() { _ = oc.Close() }()
 			o.serve(oc)
 		}()
@@ -199,6 +202,17 @@ func (o *origin) accepted() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.n
+}
+
+// received is how many bytes came over the origin's only connection.
+func (o *origin) received(w *world) int {
+	w.t.Helper()
+	w.wait("the origin's connection", func() bool { return o.accepted() == 1 })
+	o.mu.Lock()
+	c := o.conns[0]
+	o.mu.Unlock()
+	<-c.done
+	return c.raw.Len()
 }
 
 // request reads one request with its body; ok is false at the end.

@@ -1,0 +1,518 @@
+package proxy
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"io"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"sluicegate/audit"
+)
+
+// strictWorld is a world in which tunnels must be what they say, as by default.
+func strictWorld(t *testing.T, change ...func(*Config)) *world {
+	t.Helper()
+	w := newWorld(t, change...)
+	w.load(strings.ReplaceAll(stdYAML(), ", tls: any", ""))
+	return w
+}
+
+// alert is what a TLS client is told.
+var alert = string(accessDenied)
+
+func TestHelloLetsTunnelPass(t *testing.T) {
+	hello := records(message(sni("allowed.test"), ext(extALPN, sized16("\x02h2\x08http/1.1"))), 1<<14)
+	for name, tt := range map[string]struct{ request, granted string }{
+		"connect": {connectTo("allowed.test:443"), established},
+		"socks":   {socksHello + socksTo("allowed.test:443"), "\x05\x00" + socksReplied(0)},
+	} {
+		for how, early := range map[string]bool{"early": true, "later": false} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				w := strictWorld(t)
+				w.origin(allowedIP+":443", echo)
+				c := w.dial(std)
+				if early {
+					c.send(tt.request + hello)
+				} else {
+					c.send(tt.request)
+				}
+				require.Equal(t, tt.granted, c.read(len(tt.granted)))
+				if !early {
+					c.send(hello)
+				}
+				assert.Equal(t, hello, c.read(len(hello)), "unchanged")
+				c.send(record(recordData, "more"))
+				assert.Equal(t, record(recordData, "more"), c.read(9))
+				require.NoError(t, c.CloseWrite())
+				assert.Empty(t, c.rest())
+				w.wantRecords(
+					"egress.opened allow rule allowed.test:443 [allowed]",
+					"egress.closed allow rule allowed.test:443 [allowed] client|client_closed",
+				)
+				e := w.only(audit.EgressOpened)
+				assert.Equal(t, "allowed.test", e.SNI)
+				assert.Equal(t, []string{"h2", "http/1.1"}, e.ALPN)
+				assert.False(t, e.ECH)
+				assert.Equal(t, int64(len(hello)+9), *w.only(audit.EgressClosed).BytesOut)
+			})
+		}
+	}
+}
+
+// R-T01: what names another host ends before the origin has seen a byte, and the
+// record has both names.
+func TestR_T01_AnotherName(t *testing.T) {
+	for name, tt := range map[string]struct{ sent, answer, reason, sni string }{
+		"another":          {records(message(sni("denied.example.net")), 1<<14), alert, "sni_mismatch", "denied.example.net"},
+		"another allowed":  {records(message(sni("other.test")), 1<<14), alert, "sni_mismatch", "other.test"},
+		"in pieces":        {records(message(sni("denied.example.net")), 10), alert, "sni_mismatch", "denied.example.net"},
+		"none":             {records(message(), 1<<14), alert, "sni_missing", ""},
+		"NUL":              {records(message(sni("allowed.test\x00.evil.test")), 1<<14), alert, "sni_invalid", `allowed.test\x00.evil.test`},
+		"two":              {records(message(sni("allowed.test", "evil.test")), 1<<14), alert, "sni_invalid", "allowed.test"},
+		"SSH":              {"SSH-2.0-OpenSSH_9.6\r\n", "", "protocol_mismatch", ""},
+		"HTTP":             {"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "", "protocol_mismatch", ""},
+		"broken":           {records("\x02\x00\x00\x01x", 1<<14), alert, "tls_malformed", ""},
+		"endless":          {records("\x01\xff\xff\xff"+strings.Repeat("x", 70<<10), 1<<14), alert, "too_large", ""},
+		"case and dot":     {records(message(sni("Allowed.TEST.")), 1<<14), "", "", "Allowed.TEST."},
+		"ECH, same":        {records(message(sni("allowed.test"), ext(extECH, "\x00\x01")), 1<<14), "", "", "allowed.test"},
+		"ECH, outer other": {records(message(sni("public.test"), ext(extECH, "\x00\x01")), 1<<14), alert, "sni_mismatch", "public.test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := strictWorld(t)
+			o := w.origin(allowedIP+":443", echo)
+			c := w.tunnelTo(std, "allowed.test:443")
+			c.send(tt.sent)
+			if tt.reason == "" {
+				assert.Equal(t, tt.sent, c.read(len(tt.sent)))
+				require.NoError(t, c.CloseWrite())
+				assert.Empty(t, c.rest())
+				w.finish()
+				assert.Equal(t, tt.sni, w.only(audit.EgressClosed).SNI)
+				assert.Equal(t, strings.HasPrefix(name, "ECH"), w.only(audit.EgressClosed).ECH)
+				return
+			}
+			assert.Equal(t, tt.answer, c.rest())
+			w.wantRecords("egress.denied deny " + tt.reason + " allowed.test:443 [allowed]")
+			e := w.only(audit.EgressDenied)
+			assert.Equal(t, tt.sni, e.SNI)
+			assert.Equal(t, "sni", e.Stage)
+			assert.Equal(t, 1, o.accepted())
+			assert.Zero(t, o.received(w), "the origin got bytes")
+		})
+	}
+}
+
+// The refusal's record stands before the alert.
+func TestHelloRefusalIsRecordedFirst(t *testing.T) {
+	w := strictWorld(t)
+	w.origin(allowedIP+":443", echo)
+	recording, release := make(chan struct{}), make(chan struct{})
+	w.rec.before(func(audit.Event) {
+		close(recording)
+		<-release
+	})
+	c := w.tunnelTo(std, "allowed.test:443")
+	c.send(records(message(sni("evil.test")), 1<<14))
+	<-recording
+	c.silent()
+	close(release)
+	assert.Equal(t, alert, c.rest())
+	w.finish()
+}
+
+// The record of an opened tunnel stands before the hello goes on, and without it
+// nothing does.
+func TestHelloOpenedIsRecordedFirst(t *testing.T) {
+	hello := records(message(sni("allowed.test")), 1<<14)
+	t.Run("order", func(t *testing.T) {
+		w := strictWorld(t)
+		accepted := make(chan *originConn, 1)
+		w.origin(allowedIP+":443", func(c *originConn) {
+			accepted <- c
+			echo(c)
+		})
+		recording, release := make(chan struct{}), make(chan struct{})
+		w.rec.before(func(e audit.Event) {
+			if e.Event == audit.EgressOpened {
+				close(recording)
+				<-release
+			}
+		})
+		c := w.tunnelTo(std, "allowed.test:443")
+		c.send(hello)
+		<-recording
+		o := <-accepted
+		c.silent()
+		assert.Zero(t, o.raw.Len(), "the origin got bytes before the record")
+		close(release)
+		assert.Equal(t, hello, c.read(len(hello)))
+	})
+	t.Run("log broken", func(t *testing.T) {
+		w := strictWorld(t)
+		o := w.origin(allowedIP+":443", echo)
+		c := w.tunnelTo(std, "allowed.test:443")
+		w.rec.FailWith(errDisk)
+		c.send(hello)
+		assert.Equal(t, alert, c.rest())
+		w.wantRecords()
+		assert.Zero(t, o.received(w))
+	})
+}
+
+// A client that says nothing is ended and told of; one that leaves is no refusal.
+func TestHelloThatDoesNotCome(t *testing.T) {
+	soon := func(c *Config) { c.Limits.Hello = 200 * time.Millisecond }
+	half := records(message(sni("allowed.test")), 1<<14)[:40]
+	for name, tt := range map[string]struct {
+		sent   string
+		leave  bool
+		answer string
+		record string
+	}{
+		"silent":      {"", false, "", "egress.denied deny timeout allowed.test:443 [allowed]"},
+		"half":        {half, false, alert, "egress.denied deny timeout allowed.test:443 [allowed]"},
+		"leaves":      {"", true, "", "egress.closed allow rule allowed.test:443 [allowed] client|client_closed"},
+		"leaves half": {half, true, alert, "egress.denied deny tls_malformed allowed.test:443 [allowed]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := strictWorld(t, soon)
+			o := w.origin(allowedIP+":443", echo)
+			c := w.tunnelTo(std, "allowed.test:443")
+			c.send(tt.sent)
+			if tt.leave {
+				require.NoError(t, c.CloseWrite())
+			}
+			assert.Equal(t, tt.answer, c.rest())
+			w.wantRecords(tt.record)
+			assert.Zero(t, o.received(w))
+		})
+	}
+	t.Run("revoked", func(t *testing.T) {
+		w := strictWorld(t)
+		w.origin(allowedIP+":443", echo)
+		c := w.tunnelTo(std, "allowed.test:443")
+		w.load(strings.ReplaceAll(without("allowed.test"), ", tls: any", ""))
+		require.Equal(t, 1, w.Rejudge())
+		assert.Empty(t, c.rest())
+		w.wantRecords("egress.closed allow rule allowed.test:443 [allowed] gate|revoked")
+	})
+	t.Run("shutdown", func(t *testing.T) {
+		w := strictWorld(t)
+		w.origin(allowedIP+":443", echo)
+		c := w.tunnelTo(std, "allowed.test:443")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.Equal(t, 1, w.Shutdown(ctx))
+		w.stopped = true
+		c.ended()
+		assert.Equal(t, []string{"egress.closed allow rule allowed.test:443 [allowed] gate|shutdown"}, w.rec.briefs())
+	})
+}
+
+// A policy that comes between the tunnel and its hello counts.
+func TestHelloAfterPolicyChange(t *testing.T) {
+	w := strictWorld(t)
+	w.load("version: 1\nproduct: agent\nprofiles:\n  std:\n    listen: {port: 18001}\n    allow:\n      - {ip: 93.184.216.34}\n      - {host: allowed.test}\n")
+	w.origin(allowedIP+":443", echo)
+	c := w.tunnelTo(std, allowedIP+":443")
+	hello := records(message(sni("allowed.test")), 1<<14)
+	c.send(hello)
+	assert.Equal(t, hello, c.read(len(hello)), "an address, and a name that is allowed")
+	w.load("version: 1\nproduct: agent\nprofiles:\n  std:\n    listen: {port: 18001}\n    allow:\n      - {ip: 93.184.216.34}\n")
+	require.Equal(t, 1, w.Rejudge(), "the name is not allowed any more")
+	assert.Empty(t, c.rest())
+	w.finish()
+}
+
+// On other ports the server may speak first, anything may be spoken, and TLS
+// must still name the host.
+func TestHelloOnOtherPorts(t *testing.T) {
+	greets := func(c *originConn) {
+		c.write("220 hello\r\n")
+		echo(c)
+	}
+	open := func(t *testing.T) (*world, *client, *origin) {
+		w := strictWorld(t)
+		o := w.origin(allowedIP+":8080", greets)
+		c := w.tunnelTo(std, "ports.test:8080")
+		require.Equal(t, "220 hello\r\n", c.read(11), "the server's words are not held up")
+		return w, c, o
+	}
+	opened := "egress.opened allow rule ports.test:8080 [ports]"
+	for name, sent := range map[string]string{
+		"text": "EHLO\r\n", "a byte of TLS and no TLS": "\x16\x00\x01", "TLS": records(message(sni("ports.test")), 1<<14),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, _ := open(t)
+			c.send(sent)
+			assert.Equal(t, sent, c.read(len(sent)))
+			require.NoError(t, c.CloseWrite())
+			assert.Empty(t, c.rest())
+			w.wantRecords(opened, "egress.closed allow rule ports.test:8080 [ports] client|client_closed")
+		})
+	}
+	for name, tt := range map[string]struct{ sent, reason string }{
+		"another name": {records(message(sni("evil.test")), 1<<14), "sni_mismatch"},
+		"cut":          {records(message(sni("ports.test")), 1<<14)[:20], "tls_malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, o := open(t)
+			c.send(tt.sent)
+			require.NoError(t, c.CloseWrite())
+			assert.Equal(t, alert, c.rest())
+			w.wantRecords(opened, "egress.denied deny "+tt.reason+" ports.test:8080 [ports]",
+				"egress.closed allow rule ports.test:8080 [ports] gate|"+tt.reason)
+			assert.Zero(t, o.received(w))
+		})
+	}
+}
+
+// Observe mode lets another name pass and says so at once.
+func TestHelloObserved(t *testing.T) {
+	w := newWorld(t)
+	w.load("version: 1\nproduct: agent\nprofiles:\n  std:\n    listen: {port: 18001}\n    mode: observe\n    allow: [{host: allowed.test, id: allowed}]\n")
+	w.origin(allowedIP+":443", echo)
+	for _, sent := range []string{records(message(sni("evil.test")), 1<<14), "SSH-2.0-x\r\n"} {
+		c := w.tunnelTo(std, "allowed.test:443")
+		c.send(sent)
+		assert.Equal(t, sent, c.read(len(sent)))
+		require.NoError(t, c.CloseWrite())
+		assert.Empty(t, c.rest())
+	}
+	w.wantRecords(
+		"egress.observed would_deny observe would=sni_mismatch allowed.test:443 [allowed]",
+		"egress.closed would_deny observe would=sni_mismatch allowed.test:443 [allowed] client|client_closed",
+		"egress.observed would_deny observe would=protocol_mismatch allowed.test:443 [allowed]",
+		"egress.closed would_deny observe would=protocol_mismatch allowed.test:443 [allowed] client|client_closed",
+	)
+}
+
+// tlsOrigin is a server with a certificate of its own.
+func tlsOrigin(t *testing.T, w *world, addr, name string, change func(*tls.Config)) (*x509.CertPool, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	config := &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"},
+	}
+	if change != nil {
+		change(config)
+	}
+	w.origin(addr, func(c *originConn) {
+		s := tls.Server(c.TCPConn, config)
+		_, _ = io.Copy(s, s)
+		_ = s.Close()
+	})
+	return pool, der
+}
+
+// shakeHands speaks TLS through a tunnel and back.
+func shakeHands(t *testing.T, w *world, config *tls.Config) tls.ConnectionState {
+	t.Helper()
+	c := w.tunnelTo(std, "allowed.test:443")
+	s := tls.Client(c.TCPConn, config)
+	_, err := io.WriteString(s, "hello")
+	require.NoError(t, err)
+	b := make([]byte, 5)
+	_, err = io.ReadFull(s, b)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(b))
+	_ = s.Close()
+	_, _ = io.Copy(io.Discard, c)
+	return s.ConnectionState()
+}
+
+// R-T03: the certificate and the protocol are the origin's, and sessions resume.
+func TestR_T03_NoInterception(t *testing.T) {
+	for name, version := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
+		t.Run(name, func(t *testing.T) {
+			w := strictWorld(t)
+			pool, der := tlsOrigin(t, w, allowedIP+":443", "allowed.test", nil)
+			config := &tls.Config{
+				ServerName: "allowed.test", RootCAs: pool, MinVersion: version, MaxVersion: version,
+				NextProtos: []string{"h2"}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+			}
+			first := shakeHands(t, w, config)
+			assert.Equal(t, der, first.PeerCertificates[0].Raw)
+			assert.Equal(t, "h2", first.NegotiatedProtocol)
+			assert.False(t, first.DidResume)
+			assert.True(t, shakeHands(t, w, config).DidResume)
+			w.finish()
+		})
+	}
+}
+
+// R-T02: a hello of any size, cut anywhere, with a retry or without.
+func TestR_T02_LargeAndSplitHello(t *testing.T) {
+	t.Run("post-quantum", func(t *testing.T) {
+		w := strictWorld(t)
+		pool, _ := tlsOrigin(t, w, allowedIP+":443", "allowed.test", nil)
+		shakeHands(t, w, &tls.Config{ServerName: "allowed.test", RootCAs: pool})
+		w.finish()
+	})
+	t.Run("retry", func(t *testing.T) {
+		w := strictWorld(t)
+		pool, _ := tlsOrigin(t, w, allowedIP+":443", "allowed.test", func(c *tls.Config) {
+			c.CurvePreferences = []tls.CurveID{tls.CurveP384}
+		})
+		state := shakeHands(t, w, &tls.Config{ServerName: "allowed.test", RootCAs: pool, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP384}})
+		assert.True(t, state.HelloRetryRequest, "this test shows nothing without a retry")
+		w.finish()
+	})
+	hello := message(sni("allowed.test"), ext(21, strings.Repeat("\x00", 3800)))
+	for name, tt := range map[string]struct{ size, step int }{
+		"three records": {1500, 1 << 20}, "two writes": {1 << 14, 1900}, "byte by byte": {1 << 14, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := strictWorld(t)
+			w.origin(allowedIP+":443", echo)
+			c := w.tunnelTo(std, "allowed.test:443")
+			require.NoError(t, c.SetNoDelay(true))
+			in := records(hello, tt.size)
+			for i := 0; i < len(in); i += tt.step {
+				c.send(in[i:min(i+tt.step, len(in))])
+			}
+			assert.Equal(t, in, c.read(len(in)))
+			require.NoError(t, c.CloseWrite())
+			assert.Empty(t, c.rest())
+			w.finish()
+		})
+	}
+}
+
+// tls-sni-037: after a retry the second hello must name the same host.
+func TestHelloAfterRetry(t *testing.T) {
+	w := strictWorld(t)
+	first := records(message(sni("allowed.test")), 1<<14)
+	second := records(message(sni("evil.test"), ext(21, strings.Repeat("\x00", 100))), 1<<14)
+	got := make(chan string, 1)
+	w.origin(allowedIP+":443", func(c *originConn) {
+		c.read(len(first))
+		c.write(record(recordHandshake, "\x02\x00\x00\x04\x03\x03re"))
+		b, _ := io.ReadAll(c.br)
+		got <- string(b)
+	})
+	c := w.tunnelTo(std, "allowed.test:443")
+	c.send(first)
+	c.read(13)
+	ccs := record(recordChangeCipherSpec, "\x01")
+	c.send(ccs + second)
+	assert.Equal(t, alert, c.rest())
+	assert.NotContains(t, <-got, second[:5], "the second hello went on")
+	w.wantRecords(
+		"egress.opened allow rule allowed.test:443 [allowed]",
+		"egress.denied deny sni_mismatch allowed.test:443 [allowed]",
+		"egress.closed allow rule allowed.test:443 [allowed] gate|sni_mismatch",
+	)
+	assert.Equal(t, "evil.test", w.only(audit.EgressDenied).SNI)
+}
+
+// The cases of the shared catalogue.
+func TestAdversarialTLS(t *testing.T) {
+	// Classes and reasons that differ from the catalogue's.
+	other := map[string]string{
+		"tls-sni-022": "deny timeout", // truncated: the rest never came
+	}
+	elsewhere := map[string]string{
+		"tls-sni-017": "TestR_T02_LargeAndSplitHello", "tls-sni-021": "TestR_T01_AnotherName",
+		"tls-sni-036": "TestSSHByRule", "tls-sni-037": "TestHelloAfterRetry", "tls-sni-038": "TestFrontingIsNotSeen",
+	}
+	ran := 0
+	for _, tt := range adversarialCases(t) {
+		if tt.Surface != "tls" {
+			continue
+		}
+		if tt.Kind != "hex" {
+			assert.Contains(t, elsewhere, tt.ID)
+			continue
+		}
+		ran++
+		t.Run(tt.ID, func(t *testing.T) {
+			w := strictWorld(t, func(c *Config) {
+				if _, late := other[tt.ID]; late {
+					c.Limits.Hello = 200 * time.Millisecond
+				}
+			})
+			o := w.origin(allowedIP+":443", echo)
+			sent, err := hex.DecodeString(strings.TrimPrefix(tt.Input, "hex:"))
+			require.NoError(t, err)
+			c := w.tunnelTo(std, "allowed.test:443")
+			c.send(string(sent))
+			if tt.Expect == "allow" {
+				assert.Equal(t, string(sent), c.read(len(sent)))
+				require.NoError(t, c.CloseWrite())
+				assert.Empty(t, c.rest())
+				w.finish()
+				w.only(audit.EgressOpened)
+				return
+			}
+			c.rest()
+			w.finish()
+			e := w.only(audit.EgressDenied)
+			want := "deny " + tt.Code // none of these is answered as an error of the request
+			if o, ok := other[tt.ID]; ok {
+				want = o
+			}
+			assert.Equal(t, want, string(e.Decision)+" "+e.Reason, tt.Reason)
+			assert.Zero(t, o.received(w), "the origin got bytes")
+		})
+	}
+	assert.Equal(t, 20, ran)
+}
+
+// tls-sni-036: git over ssh where a rule names port 22.
+func TestSSHByRule(t *testing.T) {
+	w := newWorld(t)
+	w.load("version: 1\nproduct: agent\nprofiles:\n  std:\n    listen: {port: 18001}\n    allow: [{host: allowed.test, ports: [22]}]\n")
+	w.origin(allowedIP+":22", func(c *originConn) {
+		c.write("SSH-2.0-server\r\n")
+		echo(c)
+	})
+	c := w.socksTunnelTo(std, "allowed.test:22")
+	assert.Equal(t, "SSH-2.0-server\r\n", c.read(16))
+	c.send("SSH-2.0-client\r\n")
+	assert.Equal(t, "SSH-2.0-client\r\n", c.read(16))
+	require.NoError(t, c.CloseWrite())
+	c.rest()
+	w.finish()
+}
+
+// tls-sni-038: what is inside TLS is not seen. It is documented, and this test
+// is here to fail when that changes.
+func TestFrontingIsNotSeen(t *testing.T) {
+	w := strictWorld(t)
+	pool, _ := tlsOrigin(t, w, allowedIP+":443", "allowed.test", nil)
+	c := w.tunnelTo(std, "allowed.test:443")
+	s := tls.Client(c.TCPConn, &tls.Config{ServerName: "allowed.test", RootCAs: pool})
+	const inside = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"
+	_, err := io.WriteString(s, inside)
+	require.NoError(t, err)
+	b := make([]byte, len(inside))
+	_, err = io.ReadFull(s, b)
+	require.NoError(t, err)
+	_ = s.Close()
+	w.finish()
+	w.only(audit.EgressOpened)
+}
