@@ -43,6 +43,7 @@ func Compile(files []File) (*Snapshot, error) {
 		products: map[string]*productSource{},
 		ids:      map[string]string{},
 		ports:    map[uint16]string{},
+		sockets:  map[string]string{},
 	}
 	for _, f := range files {
 		c.read(f)
@@ -116,6 +117,7 @@ type compiler struct {
 	globals  []*source
 	ids      map[string]string // rule id → place
 	ports    map[uint16]string // listener → profile
+	sockets  map[string]string // name of a Unix socket → profile
 	rules    int               // entries of all profiles
 }
 

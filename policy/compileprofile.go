@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -151,6 +153,7 @@ func (c *compiler) mergeListen(b *profileBuild, s *source, f *listenFile) {
 		b.info.Port = uint16(port.V)
 		b.listen.pos = port.Pos
 	}
+	c.mergeUnix(b, s, f, path)
 	if f.DNS == nil {
 		return
 	}
@@ -160,6 +163,47 @@ func (c *compiler) mergeListen(b *profileBuild, s *source, f *listenFile) {
 	}
 	b.info.DNS, b.info.DNSPort = true, uint16(f.DNS.V)
 	b.dnsPos = f.DNS.Pos
+}
+
+// unixModes are the permissions that a Unix socket may have.
+var unixModes = map[string]fs.FileMode{"0600": 0o600, "0660": 0o660, "0666": 0o666}
+
+// mergeUnix reads the Unix socket of a profile.
+func (c *compiler) mergeUnix(b *profileBuild, s *source, f *listenFile, path string) {
+	if v := f.UnixMode; v.Pos.Line != 0 {
+		mode, ok := unixModes[v.V]
+		switch {
+		case !ok:
+			s.fail(v.Pos, join(path, "unix_mode"), "\"0600\", \"0660\" or \"0666\"", "these are no permissions of a socket")
+		case f.Unix.Pos.Line == 0:
+			s.fail(v.Pos, join(path, "unix_mode"), "remove it, or add unix", "there is no Unix socket")
+		}
+		b.info.UnixMode = mode
+	}
+	v := f.Unix
+	if v.Pos.Line == 0 {
+		return
+	}
+	if !isSocketName(v.V) {
+		s.fail(v.Pos, join(path, "unix"), "a file name such as claude-code-commands.sock; it is put beside the control socket", "this can not be the name of a socket")
+		return
+	}
+	if other, taken := c.sockets[v.V]; taken {
+		s.fail(v.Pos, join(path, "unix"), "give each listener its own", "%s is the socket of %s too", v.V, other)
+		return
+	}
+	c.sockets[v.V] = b.info.Name
+	b.info.Unix = v.V
+	if b.info.UnixMode == 0 {
+		b.info.UnixMode = 0o600
+	}
+}
+
+// isSocketName keeps names short, since the path of a socket has room for about
+// a hundred bytes, and out of other folders.
+func isSocketName(s string) bool {
+	word, ok := strings.CutSuffix(s, ".sock")
+	return ok && isWord(word) && word != "control"
 }
 
 func (c *compiler) mergeRules(b *profileBuild, s *source, f profileFile) {

@@ -45,12 +45,12 @@ type profileFile struct {
 func (profileFile) LaterKeys() []string { return []string{"users", "groups"} }
 
 type listenFile struct {
-	Pos  Position
-	Port located[int]  `yaml:"port"`
-	DNS  *located[int] `yaml:"dns"`
+	Pos      Position
+	Port     located[int]    `yaml:"port"`
+	DNS      *located[int]   `yaml:"dns"`
+	Unix     located[string] `yaml:"unix"`
+	UnixMode located[string] `yaml:"unix_mode"`
 }
-
-func (listenFile) LaterKeys() []string { return []string{"unix"} }
 
 // targetFile is what allow and deny rules share.
 type targetFile struct {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,8 +67,12 @@ type Profile struct {
 	// TCP, 0 for any free one.
 	DNS     bool
 	DNSPort uint16
-	Mode    Mode
-	Network Network
+	// Unix is the file name of a Unix socket that serves the same as the port,
+	// "" for none; UnixMode are its permissions.
+	Unix     string
+	UnixMode fs.FileMode
+	Mode     Mode
+	Network  Network
 	// ObserveUntil ends mode observe; the zero time means no end.
 	ObserveUntil time.Time
 	// Allow and Deny count the rules, those of host groups included.

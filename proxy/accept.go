@@ -21,7 +21,7 @@ const (
 type listener struct {
 	s       *Server
 	profile *profileServer
-	ln      *net.TCPListener
+	ln      net.Listener
 }
 
 // acceptLoop accepts and hands over; it never works inline, so that no client
@@ -30,7 +30,7 @@ func (l *listener) acceptLoop() {
 	defer l.s.wg.Done()
 	refuse := make(chan struct{}, maxRefusing)
 	for {
-		c, err := l.ln.AcceptTCP()
+		accepted, err := l.ln.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -43,7 +43,7 @@ func (l *listener) acceptLoop() {
 				return
 			}
 		}
-		s := l.s
+		s, c := l.s, accepted.(socket)
 		if !l.count() {
 			select {
 			case refuse <- struct{}{}:
@@ -78,7 +78,7 @@ func (l *listener) count() bool {
 	return true
 }
 
-func (l *listener) refuseLimit(c *net.TCPConn) {
+func (l *listener) refuseLimit(c socket) {
 	// A fault here costs one connection, as in serve.
 	defer func() {
 		if v := recover(); v != nil {
@@ -93,7 +93,7 @@ func (l *listener) refuseLimit(c *net.TCPConn) {
 }
 
 // serve handles one accepted connection until net/http takes it or it ends.
-func (l *listener) serve(c *net.TCPConn) {
+func (l *listener) serve(c socket) {
 	s := l.s
 	rc := newRequestConn(s.base, c, s.cfg.Limits)
 	client := &clientConn{l: l, rc: rc, remote: addrPort(c.RemoteAddr())}
@@ -105,7 +105,7 @@ func (l *listener) serve(c *net.TCPConn) {
 		}
 	}()
 	defer client.recovered()
-	client.peer = s.cfg.Identifier.Identify(addrPort(c.LocalAddr()), client.remote)
+	client.peer = s.identify(c)
 	// A connection that is opened ahead of its first request may stay silent.
 	switch first, ok := rc.peek(); {
 	case !ok:

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"runtime/debug"
 	"time"
 
@@ -17,7 +16,7 @@ const (
 
 // refuseConn records a refusal, then answers it and closes in order. When the
 // record can't be written the client is told so instead.
-func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detail string) {
+func (s *Server) refuseConn(f *flow, c socket, reason policy.Reason, detail string) {
 	sent := s.answer(c, f, s.recordRefusal(f, reason, detail))
 	// A shutdown need not wait for what follows.
 	s.flows.remove(f)
@@ -29,7 +28,7 @@ func (s *Server) refuseConn(f *flow, c *net.TCPConn, reason policy.Reason, detai
 
 // answer sends a refusal as the last thing on a connection; false if it did not
 // get there.
-func (s *Server) answer(c *net.TCPConn, f *flow, r *refusal) bool {
+func (s *Server) answer(c socket, f *flow, r *refusal) bool {
 	_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.Handshake))
 	if _, err := c.Write(f.wire(r)); err != nil {
 		return false
@@ -81,7 +80,7 @@ func (s *Server) recordSafely(find func() *flow, reason policy.Reason) (r *refus
 // linger reads what a peer still sends after it was answered, for a while: a
 // socket that is closed with unread bytes resets the connection, and the reset
 // may overtake the answer.
-func linger(base context.Context, c *net.TCPConn) {
+func linger(base context.Context, c socket) {
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 	stop := context.AfterFunc(base, func() { _ = c.SetReadDeadline(past) })
 	defer stop()

@@ -22,7 +22,7 @@ type clientConn struct {
 
 // end closes the connection and gives back its place.
 func (c *clientConn) end() {
-	_ = c.rc.TCPConn.Close()
+	_ = c.rc.socket.Close()
 	c.rc.release()
 	c.done()
 }
@@ -50,7 +50,7 @@ func (c *clientConn) closedByServer(unseen *head) {
 func (c *clientConn) resume() {
 	defer c.end()
 	defer c.recovered()
-	_ = c.rc.TCPConn.SetDeadline(time.Time{})
+	_ = c.rc.socket.SetDeadline(time.Time{})
 	h, fault := c.rc.takePending()
 	c.head = h
 	if fault != nil {
@@ -78,8 +78,8 @@ func (c *clientConn) recovered() {
 		return c.current
 	}, policy.ReasonInternal)
 	defer stop()
-	if !c.rc.released() && s.answer(c.rc.TCPConn, spoken, r) {
-		linger(s.base, c.rc.TCPConn)
+	if !c.rc.released() && s.answer(c.rc.socket, spoken, r) {
+		linger(s.base, c.rc.socket)
 	}
 }
 
@@ -107,5 +107,5 @@ func (c *clientConn) refuseFault(h *head, ft *fault) {
 	defer f.cancel(nil)
 	c.current = f
 	f.stage = "listener"
-	c.l.s.refuseConn(f, c.rc.TCPConn, ft.reason, ft.detail)
+	c.l.s.refuseConn(f, c.rc.socket, ft.reason, ft.detail)
 }

@@ -30,16 +30,16 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 
 	f.decision = s.judge(f, nil)
 	if !f.decision.Allowed() {
-		s.refuseConn(f, c.rc.TCPConn, f.decision.Reason, f.decision.Detail)
+		s.refuseConn(f, c.rc.socket, f.decision.Reason, f.decision.Detail)
 		return
 	}
 	if !s.mayPass() {
-		s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
+		s.refuseConn(f, c.rc.socket, policy.ReasonAuditUnavailable, "")
 		return
 	}
 	if err := s.recordObserved(f); err != nil && !s.cfg.AllowUnrecorded {
 		s.log.Error("audit record lost", "flow", f.id, "error", err)
-		s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
+		s.refuseConn(f, c.rc.socket, policy.ReasonAuditUnavailable, "")
 		return
 	}
 	ctx, stopWatching := c.watchClient(f.ctx)
@@ -47,7 +47,7 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 	stopWatching()
 	f.apply(found)
 	if fail != nil {
-		s.refuseConn(f, c.rc.TCPConn, fail.reason, fail.detail)
+		s.refuseConn(f, c.rc.socket, fail.reason, fail.detail)
 		return
 	}
 	defer func() { _ = upstream.Close() }()
@@ -55,7 +55,7 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 	if check != tlsRequired { // else it is recorded once the hello may pass
 		if err := s.recordOpened(f); err != nil && !s.cfg.AllowUnrecorded {
 			s.log.Error("audit record lost", "flow", f.id, "error", err)
-			s.refuseConn(f, c.rc.TCPConn, policy.ReasonAuditUnavailable, "")
+			s.refuseConn(f, c.rc.socket, policy.ReasonAuditUnavailable, "")
 			return
 		}
 	}
@@ -66,8 +66,8 @@ func (c *clientConn) tunnel(f *flow, granted []byte) {
 	}
 	early := append([]byte(nil), c.rc.in...)
 	c.rc.release()
-	_ = c.rc.TCPConn.SetDeadline(time.Time{})
-	if who, why := s.tunnel(f, c.rc.TCPConn, upstream, granted, early, check); who != "" {
+	_ = c.rc.socket.SetDeadline(time.Time{})
+	if who, why := s.tunnel(f, c.rc.socket, upstream, granted, early, check); who != "" {
 		s.recordClosed(f, who, why)
 	}
 }
@@ -88,19 +88,19 @@ func (c *clientConn) watchClient(parent context.Context) (context.Context, func(
 	if len(c.rc.in) > 0 {
 		return ctx, cancel
 	}
-	_ = c.rc.TCPConn.SetReadDeadline(time.Time{})
+	_ = c.rc.socket.SetReadDeadline(time.Time{})
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		if closedByPeer(c.rc.TCPConn) {
+		if closedByPeer(c.rc.socket) {
 			cancel()
 		}
 	}()
 	return ctx, func() {
 		// Wakes the watcher, which must be gone before the relay reads.
-		_ = c.rc.TCPConn.SetReadDeadline(past)
+		_ = c.rc.socket.SetReadDeadline(past)
 		<-gone
-		_ = c.rc.TCPConn.SetReadDeadline(time.Time{})
+		_ = c.rc.socket.SetReadDeadline(time.Time{})
 		cancel()
 	}
 }

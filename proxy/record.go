@@ -22,7 +22,7 @@ func (s *Server) event(f *flow, name audit.Name) audit.Event {
 		Dest: f.dest.Host(), Port: f.dest.Port(), Flow: f.id, Stage: f.stage,
 		Layer: string(d.Layer), MatchedRange: d.Range, HTTPStatus: f.status,
 		Policy: &audit.Policy{Digest: f.snapshot.Digest(), Source: s.cfg.PolicySource()},
-		Client: &audit.Client{Address: f.client.Addr().String(), Port: f.client.Port(), Attribution: "none"},
+		Client: &audit.Client{Address: clientAddress(f.client), Port: f.client.Port(), Attribution: "none"},
 	}
 	if d.Profile.Product == "" {
 		e.Product = "unknown"

@@ -5,7 +5,6 @@ package proxy
 import (
 	"fmt"
 	"io"
-	"net"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +21,7 @@ var relayPool = sync.Pool{New: func() any {
 // copyStream copies until the end of src. It takes a buffer only when src has
 // bytes, so that an idle tunnel holds none: the read is tried inside the
 // poller's callback, which returns false to wait for readability.
-func copyStream(dst io.Writer, src *net.TCPConn, moved func(int)) error {
+func copyStream(dst io.Writer, src socket, moved func(int)) error {
 	raw, err := src.SyscallConn()
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func copyStream(dst io.Writer, src *net.TCPConn, moved func(int)) error {
 
 // closedByPeer waits until the peer has closed (true), has sent bytes, or a
 // read deadline passes. It consumes nothing.
-func closedByPeer(c *net.TCPConn) (closed bool) {
+func closedByPeer(c socket) (closed bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 )
 
 // copyStream copies until the end of src.
-func copyStream(dst io.Writer, src *net.TCPConn, moved func(int)) error {
+func copyStream(dst io.Writer, src socket, moved func(int)) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
@@ -29,4 +28,4 @@ func copyStream(dst io.Writer, src *net.TCPConn, moved func(int)) error {
 
 // closedByPeer can't look without reading here, so a client that leaves while
 // its tunnel is being opened is noticed when the dial ends.
-func closedByPeer(*net.TCPConn) bool { return false }
+func closedByPeer(socket) bool { return false }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ var past = time.Unix(1, 0)
 // Read is called by one goroutine at a time (net/http takes care of that), the
 // other methods by any.
 type requestConn struct {
-	*net.TCPConn
+	socket
 	limits Limits
 	// base ends when the server stops.
 	base context.Context
@@ -77,9 +76,9 @@ type requestConn struct {
 	aborted   bool
 }
 
-func newRequestConn(base context.Context, c *net.TCPConn, l Limits) *requestConn {
+func newRequestConn(base context.Context, c socket, l Limits) *requestConn {
 	buf := bufferPool.Get().(*[]byte)
-	rc := &requestConn{TCPConn: c, limits: l, base: base, buf: buf, in: (*buf)[:0]}
+	rc := &requestConn{socket: c, limits: l, base: base, buf: buf, in: (*buf)[:0]}
 	rc.wake.L = &rc.mu
 	return rc
 }
@@ -100,9 +99,9 @@ func (rc *requestConn) released() bool { return rc.buf == nil }
 // peek waits for the first byte, which tells the protocol, and leaves it there.
 // It is false when the stream ends, nothing comes in time, or the server stops.
 func (rc *requestConn) peek() (byte, bool) {
-	stop := context.AfterFunc(rc.base, func() { _ = rc.TCPConn.SetReadDeadline(past) })
+	stop := context.AfterFunc(rc.base, func() { _ = rc.socket.SetReadDeadline(past) })
 	defer stop()
-	_ = rc.TCPConn.SetReadDeadline(time.Now().Add(rc.limits.Handshake))
+	_ = rc.socket.SetReadDeadline(time.Now().Add(rc.limits.Handshake))
 	if rc.base.Err() != nil || rc.fill() != nil {
 		return 0, false
 	}
@@ -112,13 +111,13 @@ func (rc *requestConn) peek() (byte, bool) {
 // await reads until scan finds what it looks for in what has arrived: its n
 // bytes, or a fault. Both are zero when the server stops.
 func (rc *requestConn) await(by time.Time, scan func([]byte) (int, *fault)) (n int, f *fault) {
-	stop := context.AfterFunc(rc.base, func() { _ = rc.TCPConn.SetReadDeadline(past) })
+	stop := context.AfterFunc(rc.base, func() { _ = rc.socket.SetReadDeadline(past) })
 	defer stop()
 	for {
 		if n, f := scan(rc.in); n > 0 || f != nil {
 			return n, f
 		}
-		_ = rc.TCPConn.SetReadDeadline(by)
+		_ = rc.socket.SetReadDeadline(by)
 		if rc.base.Err() != nil {
 			return 0, nil
 		}
@@ -135,7 +134,7 @@ func (rc *requestConn) await(by time.Time, scan func([]byte) (int, *fault)) (n i
 // next reads the first head. When the stream ends, or nothing comes in time,
 // before a byte of a head, head and fault are nil. A server that stops ends it.
 func (rc *requestConn) next() (*head, *fault) {
-	stop := context.AfterFunc(rc.base, func() { _ = rc.TCPConn.SetReadDeadline(past) })
+	stop := context.AfterFunc(rc.base, func() { _ = rc.socket.SetReadDeadline(past) })
 	defer stop()
 	for {
 		h, n, f := rc.parse()
@@ -153,9 +152,9 @@ func (rc *requestConn) next() (*head, *fault) {
 		if wait.IsZero() {
 			wait = time.Now()
 		}
-		_ = rc.TCPConn.SetReadDeadline(wait.Add(rc.limits.Handshake))
+		_ = rc.socket.SetReadDeadline(wait.Add(rc.limits.Handshake))
 		if rc.base.Err() != nil {
-			_ = rc.TCPConn.SetReadDeadline(past)
+			_ = rc.socket.SetReadDeadline(past)
 		}
 		if err := rc.fill(); err != nil {
 			if len(rc.in) == 0 {
@@ -234,7 +233,7 @@ func (rc *requestConn) fill() error {
 		copy(grown, rc.in)
 		rc.in = grown
 	}
-	n, err := rc.TCPConn.Read(rc.in[len(rc.in):cap(rc.in)])
+	n, err := rc.socket.Read(rc.in[len(rc.in):cap(rc.in)])
 	if n > 0 {
 		rc.in = rc.in[:len(rc.in)+n]
 		return nil

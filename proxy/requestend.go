@@ -55,7 +55,7 @@ func (rc *requestConn) peekBody(h *head) (all bool, f *fault) {
 func (rc *requestConn) hurry(wait time.Duration) {
 	rc.mu.Lock()
 	rc.bodyBy = time.Now().Add(wait)
-	_ = rc.TCPConn.SetReadDeadline(rc.bodyDeadlineLocked())
+	_ = rc.socket.SetReadDeadline(rc.bodyDeadlineLocked())
 	rc.mu.Unlock()
 }
 
@@ -85,8 +85,8 @@ func (rc *requestConn) takePending() (*head, *fault) {
 // Write implements net.Conn. A client that reads nothing for the idle limit
 // loses the connection; net/http alone would wait for ever.
 func (rc *requestConn) Write(p []byte) (int, error) {
-	_ = rc.TCPConn.SetWriteDeadline(time.Now().Add(rc.limits.Idle))
-	return rc.TCPConn.Write(p)
+	_ = rc.socket.SetWriteDeadline(time.Now().Add(rc.limits.Idle))
+	return rc.socket.Write(p)
 }
 
 // ReadFrom hides the TCPConn's own, which would bypass Write's deadline.
@@ -103,7 +103,7 @@ func (rc *requestConn) CloseWrite() error {
 	if pending {
 		return nil
 	}
-	return rc.TCPConn.CloseWrite()
+	return rc.socket.CloseWrite()
 }
 
 // Close implements net.Conn. A connection that will be resumed stays open, and
@@ -122,7 +122,7 @@ func (rc *requestConn) Close() error {
 	if stays {
 		return nil
 	}
-	return rc.TCPConn.Close()
+	return rc.socket.Close()
 }
 
 // lingersLocked tells whether the client may still be sending: its request was
@@ -137,7 +137,9 @@ func (rc *requestConn) abort() {
 	rc.mu.Lock()
 	rc.aborted = true
 	rc.mu.Unlock()
-	_ = rc.TCPConn.SetLinger(0)
+	if t, ok := rc.socket.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
 }
 
 // finished runs when the goroutine of net/http is done with the connection.
@@ -154,9 +156,9 @@ func (rc *requestConn) finished() {
 		go rc.resume()
 		return
 	}
-	if lingers && rc.TCPConn.CloseWrite() == nil {
-		linger(rc.base, rc.TCPConn)
+	if lingers && rc.socket.CloseWrite() == nil {
+		linger(rc.base, rc.socket)
 	}
-	_ = rc.TCPConn.Close()
+	_ = rc.socket.Close()
 	rc.closed(unseen)
 }

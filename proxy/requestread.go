@@ -63,9 +63,9 @@ func (rc *requestConn) readBody(p []byte) (int, error) {
 		p = p[:rc.body.left]
 	}
 	rc.mu.Lock()
-	_ = rc.TCPConn.SetReadDeadline(rc.bodyDeadlineLocked())
+	_ = rc.socket.SetReadDeadline(rc.bodyDeadlineLocked())
 	rc.mu.Unlock()
-	n, err := rc.TCPConn.Read(p)
+	n, err := rc.socket.Read(p)
 	if n > 0 {
 		_, _ = rc.body.step(p[:n])
 		rc.notePassed()
@@ -140,7 +140,7 @@ func (rc *requestConn) fillFor() error {
 		d = earlier(d, rc.first.Add(rc.limits.Handshake))
 	}
 	// Under the lock, so that a deadline net/http sets now is not undone.
-	_ = rc.TCPConn.SetReadDeadline(d)
+	_ = rc.socket.SetReadDeadline(d)
 	rc.mu.Unlock()
 	err := rc.fill()
 	if err == nil {
@@ -179,7 +179,7 @@ func (rc *requestConn) SetReadDeadline(t time.Time) error {
 	defer rc.mu.Unlock()
 	rc.deadline = t
 	rc.wake.Broadcast()
-	return rc.TCPConn.SetReadDeadline(t)
+	return rc.socket.SetReadDeadline(t)
 }
 
 // SetDeadline implements net.Conn.
@@ -187,5 +187,5 @@ func (rc *requestConn) SetDeadline(t time.Time) error {
 	if err := rc.SetReadDeadline(t); err != nil {
 		return err
 	}
-	return rc.TCPConn.SetWriteDeadline(t)
+	return rc.socket.SetWriteDeadline(t)
 }

@@ -90,24 +90,31 @@ func (s *Server) Listen(ctx context.Context, profile string, addr netip.AddrPort
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
+	if err := s.addListener(profile, ln); err != nil {
+		return netip.AddrPort{}, err
+	}
+	return addrPort(ln.Addr()), nil
+}
+
+func (s *Server) addListener(profile string, ln net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		_ = ln.Close()
-		return netip.AddrPort{}, net.ErrClosed
+		return net.ErrClosed
 	}
 	p := s.profiles[profile]
 	if p == nil {
 		p = newProfileServer(s, profile)
 		s.profiles[profile] = p
 	}
-	l := &listener{s: s, profile: p, ln: ln.(*net.TCPListener)}
+	l := &listener{s: s, profile: p, ln: ln}
 	s.listeners = append(s.listeners, l)
 	if s.started {
 		s.wg.Add(1)
 		go l.acceptLoop()
 	}
-	return addrPort(ln.Addr()), nil
+	return nil
 }
 
 // Unlisten closes the listener of an address that Listen returned.

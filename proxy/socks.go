@@ -219,7 +219,7 @@ func (c *clientConn) socks5() {
 	}) {
 		return
 	}
-	if _, err := c.rc.TCPConn.Write([]byte{socks5Version, socksNoAuth}); err != nil {
+	if _, err := c.rc.socket.Write([]byte{socks5Version, socksNoAuth}); err != nil {
 		return
 	}
 	f.socks = socksRequested
@@ -247,11 +247,11 @@ func (c *clientConn) socks4() {
 		return
 	}
 	if f.decision = c.l.s.judge(f, nil); !f.decision.Allowed() {
-		c.l.s.refuseConn(f, c.rc.TCPConn, f.decision.Reason, f.decision.Detail)
+		c.l.s.refuseConn(f, c.rc.socket, f.decision.Reason, f.decision.Detail)
 		return
 	}
 	f.decision = policy.Decision{Profile: f.decision.Profile}
-	c.l.s.refuseConn(f, c.rc.TCPConn, policy.ReasonUnsupported, "SOCKS 4 is not served: use SOCKS 5")
+	c.l.s.refuseConn(f, c.rc.socket, policy.ReasonUnsupported, "SOCKS 4 is not served: use SOCKS 5")
 }
 
 func (c *clientConn) socksFlow(proto policy.Proto, phase socksPhase) *flow {
@@ -280,7 +280,7 @@ func (f *flow) target(t *socksTarget) {
 func (c *clientConn) await(f *flow, by time.Time, scan func([]byte) (int, *fault)) bool {
 	n, ft := c.rc.await(by, scan)
 	if ft != nil {
-		c.l.s.refuseConn(f, c.rc.TCPConn, ft.reason, ft.detail)
+		c.l.s.refuseConn(f, c.rc.socket, ft.reason, ft.detail)
 	} else if n > 0 {
 		c.rc.consume(n)
 	}

@@ -172,7 +172,7 @@ func (g *helloGuard) end() error {
 
 // begin passes on what came with the request, and waits for the hello that the
 // tunnel must begin with. silent tells that the client left without a word.
-func (g *helloGuard) begin(client *net.TCPConn, early []byte) (silent bool, err error) {
+func (g *helloGuard) begin(client socket, early []byte) (silent bool, err error) {
 	if _, err := g.Write(early); err != nil || g.begun {
 		return false, err
 	}
@@ -214,7 +214,7 @@ func (g *helloGuard) begin(client *net.TCPConn, early []byte) (silent bool, err 
 
 // refuseTunnel records a refusal after the tunnel was granted, and ends it: on
 // TLS by an alert, which clients show, else by closing.
-func (s *Server) refuseTunnel(f *flow, g *helloGuard, client *net.TCPConn, r *helloRefusal) {
+func (s *Server) refuseTunnel(f *flow, g *helloGuard, client socket, r *helloRefusal) {
 	s.refused.Add(1)
 	granted, stage, status := f.decision, f.stage, f.status
 	f.decision, f.stage, f.status = r.decision, "sni", 0

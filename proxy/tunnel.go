@@ -16,7 +16,7 @@ import (
 // check does not let pass. greeting goes to the client and early to the upstream
 // first. It returns who ended it and why; "" when it was refused before it was
 // open, which is recorded. Both connections are closed when it returns.
-func (s *Server) tunnel(f *flow, client, upstream *net.TCPConn, greeting, early []byte, check tlsCheck) (string, policy.Reason) {
+func (s *Server) tunnel(f *flow, client socket, upstream *net.TCPConn, greeting, early []byte, check tlsCheck) (string, policy.Reason) {
 	f.touch(time.Now())
 	f.timed.Store(true)
 	defer f.timed.Store(false)
@@ -72,9 +72,10 @@ func endOf(f *flow, side string) (string, policy.Reason) {
 
 // relays are the two directions of a tunnel.
 type relays struct {
-	f                *flow
-	client, upstream *net.TCPConn
-	guard            *helloGuard
+	f        *flow
+	client   socket
+	upstream *net.TCPConn
+	guard    *helloGuard
 	// refused is set by the client's direction.
 	refused *helloRefusal
 	// first is the side that ended first, noted before the other can follow.
@@ -108,7 +109,7 @@ func (t *relays) fromServer() {
 }
 
 // ended passes the end of a direction on.
-func (t *relays) ended(source string, dst *net.TCPConn, err error) {
+func (t *relays) ended(source string, dst socket, err error) {
 	if errors.Is(err, errWrite) {
 		source = otherSide(source)
 	}

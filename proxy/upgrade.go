@@ -146,7 +146,7 @@ func (p *profileServer) webSocket(w *reply, resp *http.Response, br *bufio.Reade
 	defer c.end()
 	w.wrote = true
 	s.opened.Add(1)
-	_ = c.rc.TCPConn.SetDeadline(time.Time{})
+	_ = c.rc.socket.SetDeadline(time.Time{})
 	var greeting bytes.Buffer
 	keepUpgrade(resp.Header)
 	greeting.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
@@ -157,7 +157,7 @@ func (p *profileServer) webSocket(w *reply, resp *http.Response, br *bufio.Reade
 	greeting.Write(glued)
 	f.in.Add(int64(len(glued)))
 	early := append([]byte(nil), c.rc.in...)
-	who, why := s.tunnel(f, c.rc.TCPConn, conn, greeting.Bytes(), early, tlsAny)
+	who, why := s.tunnel(f, c.rc.socket, conn, greeting.Bytes(), early, tlsAny)
 	s.recordClosed(f, who, why)
 }
 

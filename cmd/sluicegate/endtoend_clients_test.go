@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -114,6 +116,26 @@ func curlSOCKS(s *tale) {
 	r = s.curl("--proxy", strings.Replace(s.proxy, "http://", "socks4a://", 1), "https://forbidden.example.net/")
 	assert.Equal(s.t, 97, r.code)
 	s.expect("egress.denied deny not_listed socks4 forbidden.example.net:443")
+}
+
+// curlUnixSocket asks by SOCKS 5 over the Unix socket of the profile.
+func curlUnixSocket(s *tale) {
+	path := filepath.Join(s.state, "commands.sock")
+	info, err := os.Stat(path)
+	require.NoError(s.t, err)
+	assert.Equal(s.t, os.FileMode(0o600), info.Mode().Perm())
+	assert.Contains(s.t, s.sluicegate("status").stdout, " unix "+path)
+	if r := s.curl("--version"); !strings.Contains(r.stdout, "unix-sockets") {
+		s.t.Skip("this curl has no Unix sockets")
+	}
+	r := s.curl("--proxy", "socks5h://localhost"+path, s.secureURL("/hello"))
+	assert.Equal(s.t, result{stdout: greeting}, r)
+	line := fmt.Sprintf("allow rule socks5 dev.example.com:%d rule=dev", s.secure.port)
+	s.expect("egress.opened "+line, "egress.closed "+line+" end=orderly")
+	r = s.curl("--proxy", "socks5h://localhost"+path, "https://forbidden.example.net/")
+	assert.Equal(s.t, 97, r.code)
+	denied := s.expect("egress.denied deny not_listed socks5 forbidden.example.net:443")
+	assert.Equal(s.t, "unix", denied[0].Client.Address)
 }
 
 // client is Go's own, as many tools have it.

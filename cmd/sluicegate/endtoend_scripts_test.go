@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// pythonClient is Python's own client, which takes the gate from the
-// environment like pip and requests do.
-func pythonClient(s *tale) {
-	const script = `
+// Programs that print what they fetch, or the error, and end with 1.
+const (
+	pythonFetch = `
 import sys, urllib.request
 try:
     with urllib.request.urlopen(sys.argv[1], timeout=20) as answer:
@@ -19,20 +18,8 @@ try:
 except OSError as e:
     sys.exit(str(e))
 `
-	python := needs(s.t, "python3")
-	fetch := func(url string) result {
-		return s.execEnv([]string{
-			"HTTPS_PROXY=" + s.proxy, "http_proxy=" + s.proxy, "SSL_CERT_FILE=" + s.ca.file,
-		}, python, "-c", script, url)
-	}
-	s.script(fetch)
-	assert.Contains(s.t, fetch("http://forbidden.example.net/").stderr, "HTTP Error 403: Forbidden")
-	s.expect("egress.denied deny not_listed http forbidden.example.net:80 http=403")
-}
 
-// nodeClient asks for a tunnel as the proxy agents of npm do.
-func nodeClient(s *tale) {
-	const script = `
+	nodeFetch = `
 const http = require('http'), https = require('https');
 const target = new URL(process.argv[1]), proxy = new URL(process.env.PROXY);
 const fail = e => { console.error(String(e)); process.exit(1); };
@@ -54,9 +41,27 @@ if (target.protocol == 'http:') {
     }).end();
 }
 `
+)
+
+// pythonClient is Python's own client, which takes the gate from the
+// environment like pip and requests do.
+func pythonClient(s *tale) {
+	python := needs(s.t, "python3")
+	fetch := func(url string) result {
+		return s.execEnv([]string{
+			"HTTPS_PROXY=" + s.proxy, "http_proxy=" + s.proxy, "SSL_CERT_FILE=" + s.ca.file,
+		}, python, "-c", pythonFetch, url)
+	}
+	s.script(fetch)
+	assert.Contains(s.t, fetch("http://forbidden.example.net/").stderr, "HTTP Error 403: Forbidden")
+	s.expect("egress.denied deny not_listed http forbidden.example.net:80 http=403")
+}
+
+// nodeClient asks for a tunnel as the proxy agents of npm do.
+func nodeClient(s *tale) {
 	node := needs(s.t, "node")
 	s.script(func(url string) result {
-		return s.execEnv([]string{"PROXY=" + s.proxy, "NODE_EXTRA_CA_CERTS=" + s.ca.file}, node, "-e", script, url)
+		return s.execEnv([]string{"PROXY=" + s.proxy, "NODE_EXTRA_CA_CERTS=" + s.ca.file}, node, "-e", nodeFetch, url)
 	})
 }
 

@@ -57,7 +57,7 @@ version: 1
 product: claude-code
 profiles:
   commands:
-    listen: {port: 0}
+    listen: {port: 0, unix: commands.sock}
     allow:
       - {host: dev.example.com, resolves_to: [127.0.0.1], ports: [$SECURE], id: dev}
       - {host: plain.example.com, resolves_to: [127.0.0.1], ports: [$PLAIN], id: plain}
@@ -77,6 +77,7 @@ profiles:
 	t.Run("curl", s.with(curlAllowed))
 	t.Run("curl is refused", s.with(curlRefused))
 	t.Run("curl by SOCKS", s.with(curlSOCKS))
+	t.Run("curl by a Unix socket", s.with(curlUnixSocket))
 	t.Run("git clone", s.with(gitClone))
 	t.Run("Go client", s.with(goClient))
 	t.Run("Python client", s.with(pythonClient))
@@ -98,7 +99,8 @@ profiles:
 		}
 		assert.Equal(t, commands, e.Profile)
 		assert.Equal(t, "claude-code", e.Product)
-		assert.Equal(t, "127.0.0.1", e.Client.Address)
+		assert.Contains(t, []string{"127.0.0.1", "unix"}, e.Client.Address)
+		assert.Equal(t, "verified", e.Client.Attribution)
 	}
 	for i, line := range logLines(t, w.audit) {
 		assert.Negative(t, bytes.IndexFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "line %d has bytes a terminal may obey", i+1)

@@ -85,5 +85,8 @@ func addresses(p daemon.ProfileStatus) string {
 	if len(p.DNS) > 0 {
 		out += " dns " + strings.Join(p.DNS, " ")
 	}
+	if p.Unix != "" {
+		out += " unix " + p.Unix
+	}
 	return out
 }

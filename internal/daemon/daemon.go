@@ -176,7 +176,11 @@ func (d *Daemon) startProxy(ctx context.Context) error {
 		return err
 	}
 	for i := range d.bound {
-		if d.bound[i].DNS, err = d.bindDNS(ctx, d.bound[i].Profile); err != nil {
+		b := &d.bound[i]
+		if b.DNS, err = d.bindDNS(ctx, b.Profile); err != nil {
+			return err
+		}
+		if err = d.bindUnix(ctx, b, b.Profile); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"strings"
 
 	"sluicegate/audit"
@@ -19,6 +21,10 @@ type Bound struct {
 	Addresses []netip.AddrPort
 	// DNS are the addresses of the DNS listener, none without one.
 	DNS []netip.AddrPort
+	// Unix is the path of the Unix socket, "" without one, unixMode what its
+	// permissions were when it was bound.
+	Unix     string
+	unixMode fs.FileMode
 }
 
 var (
@@ -110,6 +116,20 @@ func (d *Daemon) bindDNS(ctx context.Context, p policy.Profile) ([]netip.AddrPor
 	return bindPort(ctx, d.dns, p, p.DNSPort, "dns")
 }
 
+// bindUnix binds the Unix socket of a profile, if it has one. It stands beside the control socket, whose lock makes sure that no other
+// gate serves there, and in whose folder nobody else can put anything.
+func (d *Daemon) bindUnix(ctx context.Context, b *Bound, p policy.Profile) error {
+	if p.Unix == "" {
+		return nil
+	}
+	path := filepath.Join(filepath.Dir(d.opts.Paths.Control), p.Unix)
+	if err := d.proxy.ListenUnix(ctx, p.Name, path, p.UnixMode); err != nil {
+		return fmt.Errorf("listening on %s for %s: %w", path, p.Name, err)
+	}
+	b.Unix, b.unixMode = path, p.UnixMode
+	return nil
+}
+
 // listeners lists the bound addresses for the record.
 func (d *Daemon) listeners() []audit.Listener {
 	var out []audit.Listener
@@ -119,6 +139,9 @@ func (d *Daemon) listeners() []audit.Listener {
 		}
 		for _, a := range b.DNS {
 			out = append(out, audit.Listener{Profile: b.Profile.Name, Address: "dns " + a.String()})
+		}
+		if b.Unix != "" {
+			out = append(out, audit.Listener{Profile: b.Profile.Name, Address: "unix " + b.Unix})
 		}
 	}
 	return out

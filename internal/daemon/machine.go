@@ -96,7 +96,7 @@ func (m *machine) watch(done <-chan struct{}) {
 	}
 }
 
-// peers answers who owns a connection. It satisfies proxy.Identifier.
+// peers answers who owns a connection.
 type peers struct {
 	own identity.OwnUser
 	log *slog.Logger
@@ -105,7 +105,7 @@ type peers struct {
 	names map[uint32]string
 }
 
-var _ proxy.Identifier = (*peers)(nil)
+var _ proxy.SocketIdentifier = (*peers)(nil)
 
 // maxNames bounds the cache of user names.
 const maxNames = 256
@@ -117,11 +117,24 @@ func (p *peers) Identify(local, remote netip.AddrPort) proxy.Peer {
 	if err != nil {
 		p.log.Warn("reading the owner of a connection", "error", err)
 	}
+	return p.peer(found)
+}
+
+func (p *peers) peer(found identity.Peer) proxy.Peer {
 	out := proxy.Peer{UID: found.UID, UIDKnown: found.Known, Entitled: p.own.Entitled(found)}
 	if found.Known {
 		out.User = p.name(found.UID)
 	}
 	return out
+}
+
+// IdentifySocket implements proxy.SocketIdentifier.
+func (p *peers) IdentifySocket(c *net.UnixConn) proxy.Peer {
+	found, err := identity.Unix(c)
+	if err != nil {
+		p.log.Warn("reading the owner of a connection", "error", err)
+	}
+	return p.peer(found)
 }
 
 // dnsPeers is peers for the DNS listeners.

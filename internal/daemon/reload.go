@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -127,10 +128,12 @@ func (d *Daemon) openNew(ctx context.Context, s *policy.Snapshot) string {
 			}
 			nb := Bound{Profile: p, Addresses: addrs}
 			restart = append(restart, d.openDNS(ctx, &nb, p)...)
+			restart = append(restart, d.openUnix(ctx, &nb, p)...)
 			d.bound = append(d.bound, nb)
 			continue
 		}
 		restart = append(restart, d.openDNS(ctx, b, p)...)
+		restart = append(restart, d.openUnix(ctx, b, p)...)
 		if p.Port != 0 && b.Profile.Port != p.Port {
 			restart = append(restart, fmt.Sprintf("%s: the port stays %d until a restart", p.Name, b.Addresses[0].Port()))
 		}
@@ -159,6 +162,25 @@ func (d *Daemon) openDNS(ctx context.Context, b *Bound, p policy.Profile) []stri
 		return nil
 	case p.DNSPort != 0 && p.DNSPort != b.DNS[0].Port():
 		return []string{fmt.Sprintf("%s: the DNS port stays %d until a restart", p.Name, b.DNS[0].Port())}
+	default:
+		return nil
+	}
+}
+
+// openUnix does the same for the Unix socket.
+func (d *Daemon) openUnix(ctx context.Context, b *Bound, p policy.Profile) []string {
+	switch {
+	case p.Unix == "":
+		// One that was taken out of the policy stays, as a port does.
+		return nil
+	case b.Unix == "":
+		if err := d.bindUnix(ctx, b, p); err != nil {
+			d.log.Error("opening the Unix socket of a profile", "profile", p.Name, "error", err)
+			return []string{err.Error()}
+		}
+		return nil
+	case p.Unix != filepath.Base(b.Unix) || p.UnixMode != b.unixMode:
+		return []string{fmt.Sprintf("%s: the Unix socket stays %s with its permissions until a restart", p.Name, b.Unix)}
 	default:
 		return nil
 	}

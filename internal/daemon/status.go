@@ -58,9 +58,11 @@ type ProfileStatus struct {
 	Network   string   `json:"network"`
 	Addresses []string `json:"addresses"`
 	// DNS are the addresses of the DNS listener, over UDP and TCP.
-	DNS   []string `json:"dns,omitempty"`
-	Allow int      `json:"allow_rules"`
-	Deny  int      `json:"deny_rules"`
+	DNS []string `json:"dns,omitempty"`
+	// Unix is the path of the Unix socket.
+	Unix  string `json:"unix,omitempty"`
+	Allow int    `json:"allow_rules"`
+	Deny  int    `json:"deny_rules"`
 	// ObserveUntil is set for mode observe with an end.
 	ObserveUntil *time.Time `json:"observe_until,omitempty"`
 }
@@ -167,6 +169,7 @@ func profileStatus(b Bound) ProfileStatus {
 	for _, a := range b.DNS {
 		p.DNS = append(p.DNS, a.String())
 	}
+	p.Unix = b.Unix
 	return p
 }
 
