@@ -3,7 +3,9 @@
 package main_test
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -205,4 +207,32 @@ func TestProfilesComeAndGo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "unknown_profile", a.problem.Reason)
 	g.stop()
+}
+
+// A profile that gets a Unix socket serves there at once; another name or other
+// permissions need a restart, which status says.
+func TestUnixSocketAtReload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const policy = "version: 1\nproduct: claude-code\nprofiles:\n  commands:\n    listen: {port: 0%s}\n"
+	w.policy(fmt.Sprintf(policy, ""))
+	g := w.start()
+	w.policy(fmt.Sprintf(policy, ", unix: a.sock"))
+	require.Zero(t, w.sluicegate("policy", "reload").code)
+	conn, err := net.Dial("unix", filepath.Join(w.state, "a.sock"))
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "CONNECT forbidden.example.net:443 HTTP/1.1\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Contains(t, string(answer), " 403 Blocked by egress policy (not_listed) ")
+	require.NoError(t, conn.Close())
+
+	w.policy(fmt.Sprintf(policy, ", unix: b.sock"))
+	require.Zero(t, w.sluicegate("policy", "reload").code)
+	s := statusOf(t, w.sluicegate("status", "--json"), 4)
+	require.Len(t, s.Problems, 1)
+	assert.Contains(t, s.Problems[0], "a.sock")
+	g.stop()
+	assert.NoFileExists(t, filepath.Join(w.state, "a.sock"))
 }
