@@ -69,6 +69,11 @@ var rooms = []room{
 		"the local API serves what internal/daemon hands in and does not start anything itself",
 	},
 	{
+		"internal/pair", nil,
+		nil,
+		"what other programs are told, and whether they obey, must be testable for every system without a gate around",
+	},
+	{
 		"internal/daemon",
 		[]string{"policy", "audit", "dnsguard", "proxy", "configs", "internal"},
 		nil,

@@ -94,11 +94,7 @@ func (a *app) check(target, profile string, http bool, resolved []string) (*verd
 		return nil, err
 	}
 	if _, ok := p.Snapshot.Profile(profile); !ok {
-		names := profileNames(p.Snapshot)
-		if len(names) == 0 {
-			names = []string{"none, so everything is refused"}
-		}
-		return nil, usageError(fmt.Sprintf("there is no profile %q: the policy has %s", profile, strings.Join(names, ", ")))
+		return nil, noProfile(profile, "the policy", profileNames(p.Snapshot))
 	}
 	req := policy.Request{Profile: profile, Entitled: true, Proto: policy.ProtoConnect, Now: time.Now()}
 	// Own addresses and listeners are refused by the gate, so they are here.

@@ -34,6 +34,9 @@ const testVersion = "v0.0.0-test"
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	if url := os.Getenv(fetchVariable); url != "" {
+		return fetch(url)
+	}
 	dir, err := os.MkdirTemp("", "sg")
 	if err != nil {
 		return fail(err)

@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 a check said no or the command failed, 2 wrong usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err.Error() + ": see \"" + cmd.CommandPath() + " --help\"")
 	})
-	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.tailCommand(), a.auditCommand(), a.policyCommand(), a.productsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.checkCommand(), a.explainCommand(), a.statusCommand(), a.tailCommand(), a.auditCommand(), a.policyCommand(), a.productsCommand(), a.pairCommand(), a.envCommand(), a.versionCommand())
 	a.completionCommand(root)
 	helpForKnown(root)
 	wrapArgs(root)
