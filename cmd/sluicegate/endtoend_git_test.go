@@ -13,9 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gitClone fetches a repository through the gate. git has its own idea of
-// proxies, certificates and retries.
-func gitClone(s *tale) {
+// repository is one that the secure origin serves at /git/project.git.
+type repository struct {
+	source, content string
+	run             func(args ...string) result
+	must            func(args ...string) string
+}
+
+func newRepository(s *tale) *repository {
+	s.t.Helper()
 	git := needs(s.t, "git")
 	env := []string{
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
@@ -39,13 +45,20 @@ func gitClone(s *tale) {
 	must("clone", "--quiet", "--bare", source, filepath.Join(served, "project.git"))
 	must("-C", filepath.Join(served, "project.git"), "update-server-info")
 	s.secure.mux.Handle("/git/", gitServer(must("--exec-path"), served, git, s.env, env))
+	return &repository{source: source, content: content, run: run, must: must}
+}
 
+// gitClone fetches a repository through the gate. git has its own idea of
+// proxies, certificates and retries.
+func gitClone(s *tale) {
+	repo := newRepository(s)
+	run, must := repo.run, repo.must
 	before, clone := s.secure.conns.Load(), filepath.Join(s.dir, "clone")
 	must("-c", "http.maxRequests=1", "clone", "--quiet", s.secureURL("/git/project.git"), clone)
 	got, err := os.ReadFile(filepath.Join(clone, "file.txt"))
 	require.NoError(s.t, err)
-	assert.Equal(s.t, content, string(got))
-	assert.Equal(s.t, must("-C", source, "rev-parse", "HEAD"), must("-C", clone, "rev-parse", "HEAD"))
+	assert.Equal(s.t, repo.content, string(got))
+	assert.Equal(s.t, must("-C", repo.source, "rev-parse", "HEAD"), must("-C", clone, "rev-parse", "HEAD"))
 
 	// As many tunnels as the origin saw connections, one after the other.
 	for range s.secure.conns.Load() - before {

@@ -210,3 +210,24 @@ r.resolve4('unlisted.example.net').then(a => process.stdout.write(a.join()));`, 
 	assert.Equal(t, s.want, w.story())
 	w.verifyChain()
 }
+
+// overlay makes a folder appear in the place of another, which need not exist,
+// for this namespace alone.
+func overlay(t *testing.T, from, to string) {
+	t.Helper()
+	if _, err := os.Stat(to); err != nil {
+		// The parent is replaced by a copy of itself that has the folder.
+		parent := filepath.Dir(to)
+		upper, work := filepath.Join(t.TempDir(), "u"), filepath.Join(t.TempDir(), "w")
+		require.NoError(t, os.Mkdir(upper, 0o755))
+		require.NoError(t, os.Mkdir(work, 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(upper, filepath.Base(to)), 0o755))
+		err := unix.Mount("overlay", parent, "overlay", 0, "lowerdir="+parent+",upperdir="+upper+",workdir="+work+",userxattr")
+		if err != nil {
+			t.Skipf("this machine has no overlay for %s: %v", parent, err)
+		}
+		t.Cleanup(func() { assert.NoError(t, unix.Unmount(parent, unix.MNT_DETACH)) })
+	}
+	require.NoError(t, unix.Mount(from, to, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
+}

@@ -45,7 +45,7 @@ func newAuthority(t *testing.T, dir string) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), DNSNames: []string{"dev.example.com"},
+		SerialNumber: big.NewInt(2), DNSNames: []string{"dev.example.com", "api.anthropic.com"},
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
