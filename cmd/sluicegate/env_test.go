@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,6 +267,26 @@ func TestEnvOfTheRunningGate(t *testing.T) {
 	r = w.sluicegate("env", "--profile", "claude-code/process")
 	assert.Equal(t, 2, r.code)
 	assert.Equal(t, `there is no profile "claude-code/process": the running gate has claude-code/commands`, oneLine(t, r.stderr))
+}
+
+// A daemon that answers nonsense is no reason to guess: the policy may say another
+// port than is in force.
+func TestEnvOfStrangeGate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy("version: 1\nproduct: claude-code\nprofiles: {commands: {listen: {port: 4711}}}\n")
+	require.NoError(t, os.MkdirAll(w.state, 0o700))
+	l, err := net.Listen("unix", filepath.Join(w.state, "control.sock"))
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	require.NoError(t, s.Listener.Close())
+	s.Listener = l
+	s.Start()
+	defer s.Close()
+	r := w.sluicegate("env", "--profile", commands)
+	assert.Equal(t, 1, r.code)
+	assert.Empty(t, r.stdout)
+	oneLine(t, r.stderr)
 }
 
 // Each shell that is installed reads its form of the variables as they are meant.

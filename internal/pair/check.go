@@ -148,7 +148,11 @@ func (c *checker) choose(managed []*managedSource) {
 		c.managedFrom = place{source: c.fileSource(), file: c.Places.Own}
 		c.unpaired = len(c.anyManaged) == 0
 		if c.unpaired {
-			c.found(Weakens, "not_paired", c.managedFrom, "", "is missing, and no other managed settings are there",
+			found := "is missing, and no other managed settings are there"
+			if slices.ContainsFunc(managed, func(m *managedSource) bool { return m.source != nil && m.source.State == StateUnreadable }) {
+				found = "gives nothing that can be used, nor does another managed source"
+			}
+			c.found(Weakens, "not_paired", c.managedFrom, "", found,
 				"Nothing that a user or an agent could not change makes Claude Code use the gate.", mendWrite)
 		}
 		return

@@ -111,6 +111,12 @@ func TestCheckNothingPaired(t *testing.T) {
 	r := Check(Question{Places: on(Linux), Files: shelf{}, Ports: ports})
 	assert.Equal(t, []string{"weakens not_paired 50-sluicegate.json"}, told(r))
 	assert.False(t, r.Holds)
+	assert.Contains(t, r.Findings[0].Found, "is missing")
+
+	// A broken file is not a missing one.
+	r = Check(Question{Places: on(Linux), Files: shelf{on(Linux).Own: {text: "{"}}, Ports: ports})
+	assert.Equal(t, []string{"weakens file_unusable 50-sluicegate.json:1", "weakens not_paired 50-sluicegate.json"}, told(r))
+	assert.Contains(t, r.Findings[1].Found, "nothing that can be used")
 }
 
 // Every finding that a file raises, with the least that raises it. The setup is
@@ -208,6 +214,11 @@ func TestCheckFindings(t *testing.T) {
 			nil,
 			[]string{"weakens full_access permissions.defaultMode settings.json:1"},
 		},
+		"full access, not locked by another word": {
+			map[string]string{user: `{"permissions":{"defaultMode":"bypassPermissions","disableBypassPermissionsMode":"enable"}}`},
+			nil,
+			[]string{"weakens full_access permissions.defaultMode settings.json:1"},
+		},
 		"full access, locked": {
 			map[string]string{user: `{"permissions":{"defaultMode":"bypassPermissions"}}`, over: `{"permissions":{"disableBypassPermissionsMode":"disable"}}`}, nil, nil,
 		},
@@ -225,6 +236,11 @@ func TestCheckFindings(t *testing.T) {
 		"proxy by name": {map[string]string{over: `{"env":{"http_proxy":"http://localhost:18081/"}}`}, nil, nil},
 		"proxy of the commands": {
 			map[string]string{over: `{"env":{"https_proxy":"http://127.0.0.1:18082"}}`},
+			nil,
+			[]string{"weakens proxy_elsewhere env.https_proxy 90-other.json:1"},
+		},
+		"proxy with a password": {
+			map[string]string{over: `{"env":{"https_proxy":"http://a:b@127.0.0.1:18081"}}`},
 			nil,
 			[]string{"weakens proxy_elsewhere env.https_proxy 90-other.json:1"},
 		},
@@ -255,6 +271,12 @@ func TestCheckFindings(t *testing.T) {
 			nil,
 			[]string{"weakens no_proxy_hole env.NO_PROXY 90-other.json:1"},
 		},
+		"holes between spaces": {
+			map[string]string{over: `{"env":{"no_proxy":"localhost ::1 * "}}`},
+			nil,
+			[]string{"weakens no_proxy_hole env.no_proxy 90-other.json:1"},
+		},
+		"loopback between spaces": {map[string]string{over: `{"env":{"no_proxy":" localhost ::1, 127.0.0.1 "}}`}, nil, nil},
 		"hooks, plugins and servers": {
 			map[string]string{
 				user: `{"hooks":{"PreToolUse":[]},"enabledPlugins":{"a@b":true}}`, "/src/app/.mcp.json": `{"mcpServers":{"db":{"env":{"TOKEN":"hunter2"}}}}`,
@@ -316,6 +338,57 @@ func TestCheckFindings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a finding says, where more than its kind matters.
+func TestCheckSays(t *testing.T) {
+	p := on(Linux)
+	files := paired(t, p)
+	files[p.DropIns+"/90.json"] = shelved{text: `{"env":{"https_proxy":"http://127.0.0.1:18082","NO_PROXY":"*,10.0.0.0/8"},` +
+		`"sandbox":{"network":{"socksProxyPort":18081,"httpProxyPort":1}}}`}
+	files[p.User] = shelved{text: `{"sandbox":{"excludedCommands":["docker --password hunter2","gh"]}}`}
+	files[p.ProjectMCP] = shelved{text: `{"mcpServers":{"db":{"command":"hunter2"},"web":{}}}`}
+	said := map[string]string{}
+	for _, f := range Check(Question{Places: p, Files: files, Ports: ports}).Findings {
+		said[f.Code] = f.Found
+	}
+	for code, want := range map[string]string{
+		"proxy_elsewhere":   `is "http://127.0.0.1:18082", the port of claude-code/commands`,
+		"socks_port_other":  `is 18081, the port of claude-code/process`,
+		"http_port_other":   `is 1`,
+		"no_proxy_hole":     `lists "*" (everything), "10.0.0.0/8" (a private range)`,
+		"excluded_commands": `lists "docker", "gh"`,
+		"mcp_servers":       `lists "db", "web"`,
+	} {
+		assert.Equal(t, want, said[code], code)
+	}
+}
+
+// A file that can't be used is told of the source, whatever comes after it.
+func TestCheckSourceStates(t *testing.T) {
+	p := on(Linux)
+	files := paired(t, p)
+	files[p.Managed] = shelved{text: "{"}
+	files[p.User] = shelved{text: "{}"}
+	states := map[string]string{}
+	for _, s := range Check(Question{Places: p, Files: files, Ports: ports}).Sources {
+		states[s.Name] = s.State
+	}
+	assert.Equal(t, map[string]string{
+		"server-managed settings": StateNotChecked, "managed settings file": StateUnreadable, "command line": StateNotChecked,
+		"local settings of the project": StateAbsent, "settings of the project": StateAbsent, "settings of the user": StateRead,
+		"environment of this shell": StateRead, "managed MCP servers": StateAbsent, "MCP servers of the project": StateAbsent,
+		"MCP servers of the user": StateAbsent,
+	}, states)
+}
+
+// Windows does not tell the spellings of a variable's name apart.
+func TestCheckVariableNames(t *testing.T) {
+	for system, want := range map[string]bool{Windows: true, Linux: false} {
+		p := on(system)
+		r := Check(Question{Places: p, Files: paired(t, p), Ports: ports, Environ: []string{"All_Proxy=http://192.0.2.7:1"}})
+		assert.Equal(t, want, strings.Contains(strings.Join(told(r), "\n"), "all_proxy_elsewhere"), system)
 	}
 }
 

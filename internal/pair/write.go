@@ -39,7 +39,8 @@ func Write(p Places, content []byte) (changed bool, err error) {
 	if err := makeFolder(p.DropIns); err != nil {
 		return false, err
 	}
-	// Again: a folder that was only now made, or found, may be a link.
+	// Again, because somebody may have put a link there meanwhile. No test shows
+	// it: it only narrows a race that needs the rights of whoever runs this.
 	if err := noLinks(p); err != nil {
 		return false, err
 	}

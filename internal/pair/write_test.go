@@ -94,6 +94,10 @@ func TestWriteRefuses(t *testing.T) {
 			func(t *testing.T, p Places) { put(t, p.Own, `{"env":{"TOKEN":"x"}}`) },
 			func(p Places) string { return p.Own }, "has keys that sluicegate does not write",
 		},
+		"a key twice": {
+			func(t *testing.T, p Places) { put(t, p.Own, `{"env":{"TOKEN":"x"},"env":{}}`) },
+			func(p Places) string { return p.Own }, "has keys that sluicegate does not write",
+		},
 		"no JSON": {
 			func(t *testing.T, p Places) { put(t, p.Own, "") },
 			func(p Places) string { return p.Own }, "has keys that sluicegate does not write",
