@@ -79,6 +79,7 @@ type Event struct {
 	ID     string    `json:"id"`
 
 	// Flat filter keys.
+
 	Decision string `json:"decision,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Would    string `json:"would,omitempty"`

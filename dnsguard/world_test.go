@@ -122,6 +122,7 @@ func newWorld(t testing.TB, change ...func(*setup)) *world {
 		ctx, cancel := context.WithTimeout(context.Background(), testWait)
 		defer cancel()
 		w.Shutdown(ctx)
+		assert.NoError(t, w.rec.Invalid())
 	})
 	return w
 }

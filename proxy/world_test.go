@@ -169,6 +169,7 @@ func (w *world) finish() {
 	assert.Zero(w.t, w.Shutdown(ctx), "something was still open")
 	w.stopped = true
 	assert.Zero(w.t, w.Stats().Connections, "places were not given back")
+	assert.NoError(w.t, w.rec.Invalid())
 	assert.Zero(w.t, w.profiles[std].conns.Load(), "places of a profile were not given back")
 }
 

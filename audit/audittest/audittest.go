@@ -6,6 +6,7 @@ package audittest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,15 @@ type Recorder struct {
 	changed sync.Cond
 	events  []audit.Event
 	err     error
+	invalid error
+}
+
+// Invalid is what is wrong with the first event that the shipped schema does not
+// allow, nil if there is none.
+func (r *Recorder) Invalid() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.invalid
 }
 
 // Record keeps e, as [audit.Log.Record] does: with an id, time, level and
@@ -53,6 +63,11 @@ func (r *Recorder) Record(ctx context.Context, e audit.Event) error {
 		e.Msg = string(e.Event)
 	}
 	e.Seq = uint64(len(r.events)) + 1
+	if r.invalid == nil {
+		if err := validate(&e); err != nil {
+			r.invalid = fmt.Errorf("%s, record %d: %w", e.Event, e.Seq, err)
+		}
+	}
 	r.events = append(r.events, e)
 	r.cond().Broadcast()
 

@@ -35,8 +35,24 @@ func (a *app) auditCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(a.auditVerifyCommand())
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditSchemaCommand())
 	return cmd
+}
+
+func (a *app) auditSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the audit log's lines",
+		Long: `Print the JSON Schema (draft 2020-12) of one line of the audit log, for the
+collector that parses it. Keys that it does not know are allowed: a later version
+may add some without a new name of the schema.`,
+		Example: `  sluicegate audit schema >sluicegate-audit.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.out.Write(audit.JSONSchema())
+			return err
+		},
+	}
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {

@@ -105,7 +105,11 @@ func logLines(t *testing.T, path string) [][]byte {
 	}
 	log, ended := bytes.CutSuffix(log, []byte("\n"))
 	require.True(t, ended, "the last line of the log has no end")
-	return bytes.Split(log, []byte("\n"))
+	lines := bytes.Split(log, []byte("\n"))
+	for i, line := range lines {
+		assert.NoError(t, validate(line), "line %d is not what the shipped schema says: %s", i+1, line)
+	}
+	return lines
 }
 
 // story is the log in the form of entry.String, for comparison as a whole.
