@@ -22,7 +22,7 @@ type entry struct {
 	Event, ID, Level, Schema string
 	Decision, Reason, Would  string
 	Product, Profile, User   string
-	Proto, Dest              string
+	Proto, Dest, Layer, SNI  string
 	Port                     int
 	HTTPStatus               int `json:"http_status"`
 	Rule                     struct {

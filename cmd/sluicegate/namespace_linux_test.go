@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,4 +231,83 @@ func overlay(t *testing.T, from, to string) {
 	}
 	require.NoError(t, unix.Mount(from, to, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
+}
+
+// R-A04: on a full disk the gate stays up, lets nothing through and says so; no
+// refusal that a client was told as one is missing, and what could not be
+// written is counted once there is room.
+func TestR_A04_DiskFull(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	w := newWorld(t)
+	folder := filepath.Join(w.dir, "log")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	require.NoError(t, unix.Mount("tmpfs", folder, "tmpfs", 0, "size=64k,mode=0700"))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(folder, unix.MNT_DETACH)) })
+	w.audit = filepath.Join(folder, "audit.jsonl")
+	w.settings("dns: {upstreams: [\"" + w.dns.addr + "\"]}\naudit: {file: " + w.audit + "}\n")
+	g := w.start()
+	gate := "http://" + g.addr(commands)
+
+	told, unrecorded := map[string]bool{}, 0
+	for range 200 {
+		a, err := ask(gate, "https://forbidden.example.net")
+		require.NoError(t, err)
+		switch a.status {
+		case 403:
+			require.NotEmpty(t, a.event)
+			told[a.event] = true
+		case 503:
+			require.Empty(t, a.event)
+			unrecorded++
+		default:
+			require.Fail(t, "another answer", "%d", a.status)
+		}
+	}
+	assert.NotEmpty(t, told)
+	require.NotZero(t, unrecorded, "the disk did not fill up")
+	s := statusOf(t, w.sluicegate("status", "--json"), 4)
+	require.NotEmpty(t, s.Problems)
+	assert.Contains(t, s.Problems[0], "the audit log can not be written")
+	conn, resp, err := dialThrough(strings.TrimPrefix(gate, "http://"), w.plainTunnel())
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	assert.Equal(t, 503, resp.StatusCode, "what can't be recorded is not let through")
+
+	require.NoError(t, unix.Mount("", folder, "", unix.MS_REMOUNT, "size=8m"))
+	eventually(t, "the gate to recover", func() bool {
+		a, err := ask(gate, "https://forbidden.example.net")
+		return err == nil && a.status == 403
+	})
+	assert.Equal(t, "ok", g.status(0).Health)
+	g.stop()
+	lost := 0
+	for _, line := range strings.Split(strings.TrimSpace(readFile(t, w.audit)), "\n") {
+		var e struct {
+			Event, ID string
+			Gap       struct {
+				Dropped map[string]int
+				Cause   string
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		delete(told, e.ID)
+		if e.Event == "audit.gap" {
+			assert.Equal(t, "disk_full", e.Gap.Cause)
+			for _, n := range e.Gap.Dropped {
+				lost += n
+			}
+		}
+	}
+	assert.Empty(t, told, "refusals that clients saw and the log has not")
+	assert.GreaterOrEqual(t, lost, unrecorded, "the loss is counted")
+	w.verifyChain()
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
 }
