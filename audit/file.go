@@ -74,6 +74,21 @@ func isUnended(f logFile, size int64) (bool, error) {
 	return end[0] != '\n', err
 }
 
+// lookAfter sees to it that the path names a file of ours when nothing is being
+// written: what another program did to it is noticed within checkEvery, and what
+// there is to say of it does not wait for the next line.
+func (w *writer) lookAfter() {
+	// A line that comes right after this look still has its own: it must not go
+	// into a file that was taken away in between.
+	checked := w.checked
+	w.checked = time.Time{}
+	w.checkFile()
+	w.checked = checked
+	if w.file == nil && !w.writeFailing && !w.syncer.failing {
+		w.store(nil)
+	}
+}
+
 // checkFile looks, at most once a second, whether the path still names the open
 // file. Otherwise lines would go, without any error, into a file that nobody
 // can find, or that somebody replaced by a doctored copy.

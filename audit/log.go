@@ -63,6 +63,8 @@ type Log struct {
 	// never closed: quit says that no more will come.
 	queue   chan *entry
 	entries sync.Pool
+	// look asks the writer to look at the path now; it has room for one.
+	look chan struct{}
 
 	// closing and quit are set and closed by Close, stopped by the writer when
 	// it has closed the file; closeErr may be read after that.
@@ -119,6 +121,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		host:    Host{Name: name, OS: runtime.GOOS},
 		daemon:  Daemon{Version: o.Version, PID: os.Getpid()},
 		queue:   make(chan *entry, queueLen),
+		look:    make(chan struct{}, 1),
 		quit:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -232,6 +235,16 @@ func (l *Log) complete(e *Event) {
 	}
 	if e.Msg == "" {
 		e.Msg = string(e.Event)
+	}
+}
+
+// Reopen asks the log to look at its path now: a program that rotates logs moved
+// the file away and lines belong into a new one. Without it that is noticed
+// within a second. It does not wait, and is safe for concurrent use.
+func (l *Log) Reopen() {
+	select {
+	case l.look <- struct{}{}:
+	default:
 	}
 }
 

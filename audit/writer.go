@@ -116,6 +116,8 @@ func stoppedTimer() *time.Timer {
 func (w *writer) run() {
 	defer close(w.log.stopped)
 
+	look := time.NewTicker(checkEvery)
+	defer look.Stop()
 	for {
 		select {
 		case en := <-w.log.queue:
@@ -126,6 +128,10 @@ func (w *writer) run() {
 			w.finishSync(err)
 		case <-w.retry.C:
 			w.recoverHealth()
+		case <-look.C:
+			w.lookAfter()
+		case <-w.log.look:
+			w.lookAfter()
 		case <-w.log.quit:
 			w.log.closeErr = w.finish()
 

@@ -5,12 +5,16 @@ package main_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -205,4 +209,64 @@ func TestR_A08_OwnTraffic(t *testing.T) {
 	g.stop()
 	assert.Equal(t, []string{"service.started previous=unknown", "service.stopped cause=signal"}, w.story())
 	assert.Empty(t, w.dns.names())
+}
+
+// R-A03: somebody else's rotation loses or strands records: files that are moved
+// away under the gate, with a signal or without.
+func TestR_A03_ForeignRotation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	g := w.start()
+	gate := "http://" + g.addr(commands)
+	var files []string
+	told := map[string]bool{}
+	for round := range 4 {
+		var asking sync.WaitGroup
+		var mu sync.Mutex
+		for range 4 {
+			asking.Go(func() {
+				for range 50 {
+					a, err := ask(gate, "https://forbidden.example.net")
+					if !assert.NoError(t, err) || !assert.Equal(t, 403, a.status) {
+						return
+					}
+					mu.Lock()
+					told[a.event] = true
+					mu.Unlock()
+				}
+			})
+		}
+		eventually(t, "some refusals", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(told) > round*200+20
+		})
+		moved := fmt.Sprintf("%s.%d", w.audit, round)
+		require.NoError(t, os.Rename(w.audit, moved))
+		files = append(files, moved)
+		if round%2 == 0 {
+			g.signal(syscall.SIGHUP)
+		}
+		asking.Wait()
+		eventually(t, "a new file", func() bool {
+			_, err := os.Stat(w.audit)
+			return err == nil
+		})
+	}
+	g.stop()
+	info, err := os.Stat(w.audit)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm()&^0o040)
+	require.Len(t, told, 800)
+	seq := uint64(0)
+	for _, file := range append(files, w.audit) {
+		for _, line := range logLines(t, file) {
+			var e entry
+			require.NoError(t, json.Unmarshal(line, &e))
+			assert.Equal(t, seq+1, e.Seq, "in %s", file)
+			seq = e.Seq
+			delete(told, e.ID)
+		}
+	}
+	assert.Empty(t, told, "refusals that clients saw and no file has")
 }

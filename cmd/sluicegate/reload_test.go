@@ -123,7 +123,7 @@ func TestBrokenPolicyAtTheFirstStart(t *testing.T) {
 	w.policy("version: 1\nproduct: [\n")
 	g := w.launch()
 	eventually(t, "status", func() bool { return w.sluicegate("status").code == 4 })
-	assert.Contains(t, g.out.String(), "DEGRADED")
+	eventually(t, "what is said at the start", func() bool { return strings.Contains(g.out.String(), "DEGRADED") })
 	w.policy(hosts("one.example.com"))
 	w.dns.answer("one.example.com", "127.0.0.1")
 	require.Zero(t, w.sluicegate("policy", "reload").code)

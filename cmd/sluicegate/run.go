@@ -34,7 +34,7 @@ func (a *app) runCommand() *cobra.Command {
 only connections of the same user. Without a policy folder the embedded policy
 is used. The policy folder is watched: changes take effect within a second, and a
 policy with faults is rejected while the last good one stays. SIGHUP loads it at
-once. Ctrl-C or SIGTERM stops the gate: live tunnels get 5 seconds, a second
+once, and opens the audit log anew where another program moved it away. Ctrl-C or SIGTERM stops the gate: live tunnels get 5 seconds, a second
 signal ends it at once.`,
 		Example: `  sluicegate run
   sluicegate run --config ./sluicegate.yaml --state-dir ./state`,
@@ -79,6 +79,7 @@ func (a *app) serve(ctx context.Context, level slog.Level) error {
 	for running := true; running; {
 		select {
 		case <-again:
+			d.ReopenLog()
 			// The daemon records and logs what came of it.
 			_, _ = d.Reload(ctx, daemon.TriggerSignal)
 		case <-signals:

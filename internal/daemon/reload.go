@@ -34,6 +34,10 @@ func (d *Daemon) Reload(ctx context.Context, t Trigger) (Reloaded, error) {
 	return r, err
 }
 
+// ReopenLog makes the audit log look for its file at once, for a program that
+// rotates it.
+func (d *Daemon) ReopenLog() { d.audit.Reopen() }
+
 // reloadQuietly is what the watcher calls; the store has said what there is to
 // say.
 func (d *Daemon) reloadQuietly(ctx context.Context, t Trigger) { _, _ = d.Reload(ctx, t) }
