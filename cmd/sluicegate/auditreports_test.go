@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -40,12 +39,7 @@ func socksAsk(t *testing.T, gate, host string, port uint16) string {
 // lookUp asks the gate's DNS listener, and wants no answer.
 func (w *world) lookUp(host string) {
 	w.t.Helper()
-	addr := w.dnsAddr()
-	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, addr)
-	}}
-	_, err := dns.LookupIP(w.t.Context(), "ip4", host+".")
+	_, err := w.resolver().LookupIP(w.t.Context(), "ip4", host+".")
 	require.Error(w.t, err)
 }
 

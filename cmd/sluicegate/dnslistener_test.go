@@ -25,6 +25,16 @@ func (w *world) dnsAddr() string {
 	return s.Profiles[0].DNS[0]
 }
 
+// resolver asks the gate's DNS listener and nobody else.
+func (w *world) resolver() *net.Resolver {
+	w.t.Helper()
+	addr := w.dnsAddr()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}}
+}
+
 // The DNS listener answers what the policy allows, refuses the rest without a
 // packet upstream, and records it.
 func TestDNSListener(t *testing.T) {
@@ -42,11 +52,7 @@ profiles:
 `)
 	w.dns.answer("inside.example.com", "127.0.0.1")
 	g := w.start()
-	addr := w.dnsAddr()
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, addr)
-	}}
+	addr, resolver := w.dnsAddr(), w.resolver()
 	found, err := resolver.LookupHost(t.Context(), "dev.example.com.")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"127.0.0.1"}, found)

@@ -3,8 +3,6 @@
 package main_test
 
 import (
-	"context"
-	"io"
 	"net"
 	"testing"
 
@@ -28,10 +26,7 @@ profiles:
 `)
 	g := w.start()
 	gate := g.addr(commands)
-	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, w.dnsAddr())
-	}}
+	dns := w.resolver()
 	for host, want := range map[string]string{"paste.example.com": "deny_rule no-paste", "other.example.net": "not_listed "} {
 		before := len(w.entries())
 		for _, url := range []string{"http://" + host, "https://" + host} {
@@ -39,15 +34,8 @@ profiles:
 			require.NoError(t, err)
 			assert.Equal(t, 403, told.status)
 		}
-		conn, err := net.Dial("tcp", gate)
-		require.NoError(t, err)
-		_, err = io.WriteString(conn, "\x05\x01\x00\x05\x01\x00\x03"+string([]byte{byte(len(host))})+host+"\x01\xbb")
-		require.NoError(t, err)
-		answer, err := io.ReadAll(conn)
-		require.NoError(t, err)
-		assert.Equal(t, "\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", string(answer))
-		require.NoError(t, conn.Close())
-		_, err = dns.LookupIP(t.Context(), "ip4", host+".")
+		assert.Equal(t, "\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", socksAsk(t, gate, host, 443))
+		_, err := dns.LookupIP(t.Context(), "ip4", host+".")
 		var failed *net.DNSError
 		require.ErrorAs(t, err, &failed)
 		assert.True(t, failed.IsNotFound)
