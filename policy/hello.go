@@ -27,7 +27,8 @@ func ParseServerName(raw []byte) (name string, ok bool) {
 func (s *Snapshot) judgeHello(p *profile, r *Request, d *Decision) {
 	switch reason := s.helloFault(p, r, d); {
 	case reason == "":
-	case p.info.observing(r.Now) && relaxable(reason):
+	case p.info.observing(r.Now) && (relaxable(reason) || reason == ReasonTimeout):
+		// A server that speaks first lets its client wait.
 		d.Would, d.Reason = reason, ReasonObserve
 	default:
 		d.Action, d.Reason, d.Would = ActionDeny, reason, ""
@@ -48,21 +49,29 @@ func (s *Snapshot) helloFault(p *profile, r *Request, d *Decision) Reason {
 		return ""
 	case h.Name == "":
 		return ReasonSNIMissing
-	case name == "" && s.allowsName(p, r, h.Name):
-		// An address was asked for and the profile may reach the name itself.
-		return ""
+	case name == "":
+		// An address was asked for, and the profile may reach the name itself.
+		return s.nameFault(p, r)
 	default:
 		return ReasonSNIMismatch
 	}
 }
 
-// allowsName tells whether the profile may open a tunnel to a name on the port
-// of r, and not by observe mode alone.
-func (s *Snapshot) allowsName(p *profile, r *Request, name string) bool {
+// nameFault holds the hello of a tunnel to an address against the name that it
+// gives: the profile may open a tunnel to it on that port, not by observe mode
+// alone, and the name's own rule counts.
+func (s *Snapshot) nameFault(p *profile, r *Request) Reason {
 	again := *r
 	again.Hello, again.Addrs = nil, nil
-	again.Destination = Destination{name: name, port: r.Destination.port, judged: classifyName(name)}
+	again.Destination = Destination{name: r.Hello.Name, port: r.Destination.port, judged: classifyName(r.Hello.Name)}
 	var d Decision
 	s.judge(p, &again, &d)
-	return d.Allowed() && !d.Observed()
+	switch {
+	case !d.Allowed() || d.Observed():
+		return ReasonSNIMismatch
+	case r.Hello.ECH && d.ECHRefused:
+		return ReasonECHPresent
+	default:
+		return ""
+	}
 }

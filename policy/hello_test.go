@@ -41,6 +41,7 @@ deny:
 		"address, allowed":  {"93.184.216.34:443", policy.Hello{Name: "x.wild.test"}, "allow rule"},
 		"address, denied":   {"93.184.216.34:443", policy.Hello{Name: "bad.wild.test"}, "deny sni_mismatch"},
 		"address, unlisted": {"93.184.216.34:443", policy.Hello{Name: "evil.test"}, "deny sni_mismatch"},
+		"address, ECH":      {"93.184.216.34:443", policy.Hello{Name: "strict.test", ECH: true}, "deny ech_present"},
 		"address, port":     {"93.184.216.34:443", policy.Hello{Name: "other.test"}, "deny sni_mismatch"},
 		"address, local":    {"93.184.216.34:443", policy.Hello{Name: "localhost"}, "deny sni_mismatch"},
 		"not listed at all": {"evil.test:443", policy.Hello{Name: "evil.test"}, "deny not_listed"},

@@ -81,7 +81,7 @@ func (s *Server) open(ctx context.Context, f *flow, first policy.Decision) (conn
 		return nil, o, s.dialFailure(f, o, err)
 	}
 	o.server = addrPort(conn.RemoteAddr())
-	if !s.goLive(f, addrs, nil) {
+	if !s.goLive(f, standing{addrs: addrs, unchecked: f.unchecked(&o.decision)}) {
 		_ = conn.Close()
 		return nil, o, &failure{reason: policy.ReasonRevoked}
 	}

@@ -70,7 +70,7 @@ func (x *exchange) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			x.conn, _ = i.Conn.(*upstreamConn)
-			if x.conn != nil && !x.c.l.s.goLive(x.f, x.conn.found.resolved, nil) {
+			if x.conn != nil && !x.c.l.s.goLive(x.f, standing{addrs: x.conn.found.resolved}) {
 				x.f.cancel(&endCause{policy.ReasonRevoked})
 			}
 		},

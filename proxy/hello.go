@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"sync/atomic"
 
 	"sluicegate/policy"
 
@@ -17,6 +19,7 @@ const (
 	recordData             = 23
 
 	clientHelloType = 1
+	serverHelloType = 2
 
 	extServerName = 0
 	extALPN       = 16
@@ -56,7 +59,7 @@ type clientHello struct {
 func parseHello(body []byte) (h clientHello) {
 	s := cryptobyte.String(body)
 	var session, suites, methods, extensions cryptobyte.String
-	if !s.Skip(2+32) || !s.ReadUint8LengthPrefixed(&session) || len(session) > 32 ||
+	if len(body) == 0 || body[0] != 3 || !s.Skip(2+32) || !s.ReadUint8LengthPrefixed(&session) || len(session) > 32 ||
 		!s.ReadUint16LengthPrefixed(&suites) || len(suites) == 0 || len(suites)%2 != 0 ||
 		!s.ReadUint8LengthPrefixed(&methods) || len(methods) == 0 {
 		return clientHello{fault: policy.ReasonTLSMalformed}
@@ -134,9 +137,27 @@ type sniffer struct {
 	// msg is the message being collected; whole while it may lie in held.
 	msg        []byte
 	collecting bool
-	hellos     int
-	early      bool
+	// start is where in held the message being collected begins.
+	start  int
+	hellos int
+	early  bool
+	// lenient takes first bytes that are no TLS for another protocol.
+	lenient bool
+	// server is what the server's first words were. It is set by the other
+	// direction, before the client can read them.
+	server atomic.Int32
 }
+
+// What a server's first words can mean for a sniffer.
+const (
+	// serverSilent: it has said nothing yet.
+	serverSilent int32 = iota
+	// serverWent on with the handshake, or spoke something else: there will be no
+	// second hello.
+	serverWent
+	// serverRetry asked for another hello.
+	serverRetry
+)
 
 // finding is what a sniffer found in the bytes so far.
 type finding int
@@ -160,13 +181,14 @@ func (s *sniffer) push(b []byte) { s.held = append(s.held, b...) }
 // released takes the bytes that may go on: all that were looked at and are no
 // part of an unjudged message.
 func (s *sniffer) released() []byte {
-	n := 0
-	if !s.collecting && s.hellos > 0 {
-		n = min(s.off, len(s.held))
+	n := min(s.off, len(s.held))
+	if s.collecting || s.hellos == 0 {
+		n = s.start
 	}
 	out := s.held[:n:n]
 	s.held = s.held[n:]
 	s.off -= n
+	s.start = max(0, s.start-n)
 	return out
 }
 
@@ -176,7 +198,7 @@ func (s *sniffer) scan() (finding, clientHello) {
 	for {
 		if s.hellos > 0 && !s.collecting {
 			if f := s.watch(); f != foundHello {
-				return f, clientHello{}
+				return f, clientHello{fault: policy.ReasonTLSMalformed}
 			}
 		}
 		rest := s.held[min(s.off, len(s.held)):]
@@ -197,31 +219,61 @@ func (s *sniffer) scan() (finding, clientHello) {
 	}
 }
 
-// firstBytes judges a record's header while a message is collected.
+// firstBytes judges a record's header while a message is collected, or where the
+// first one must begin. The version is not looked at, because servers must not
+// look at it (RFC 8446 section 5.1).
 func (s *sniffer) firstBytes(rest []byte) finding {
-	fault := foundFault
-	if !s.collecting {
-		fault = foundOther
-	}
+	first := !s.collecting && s.hellos == 0
 	switch {
 	case len(rest) == 0:
 		return needMore
+	case first && rest[0] != recordHandshake:
+		return s.noHandshake(rest)
 	case rest[0] != recordHandshake:
-		return fault
-	case len(rest) >= 2 && rest[1] != 3:
-		return fault
+		return foundFault
+	case first && s.lenient && len(rest) >= 2 && rest[1] >= 0x10:
+		return foundOther
 	case len(rest) < recordHeader:
 		return needMore
 	}
-	if n := int(rest[3])<<8 | int(rest[4]); n == 0 || n > maxRecord {
+	n := int(rest[3])<<8 | int(rest[4])
+	switch {
+	case n == 0 || n > maxRecord:
 		return foundFault
+	case !first:
+		return foundHello
+	case len(rest) == recordHeader:
+		return needMore
+	case rest[recordHeader] != clientHelloType && (s.lenient || rest[1] != 3):
+		return foundOther
+	default:
+		return foundHello
 	}
-	return foundHello
+}
+
+// noHandshake tells what else a client may begin with. Some servers pass over an
+// alert or a change of cipher spec before the hello, so those are TLS as well.
+func (s *sniffer) noHandshake(rest []byte) finding {
+	n := map[byte]int{recordChangeCipherSpec: 1, recordAlert: 2}[rest[0]]
+	switch {
+	case n == 0:
+		return foundOther
+	case len(rest) >= 2 && rest[1] >= 0x10:
+		return foundOther
+	case len(rest) < recordHeader:
+		return needMore
+	case int(rest[3])<<8|int(rest[4]) == n:
+		return foundFault
+	default:
+		return foundOther
+	}
 }
 
 // collect adds a record to the message. done tells that it is whole, or can't be.
 func (s *sniffer) collect(payload []byte) (done bool, h clientHello) {
-	s.collecting = true
+	if !s.collecting {
+		s.collecting, s.start = true, s.off-recordHeader-len(payload)
+	}
 	if s.msg == nil && len(payload) >= handshakeHead && len(payload) == handshakeHead+messageLength(payload) {
 		s.msg = payload // one message in one record: no copy
 	} else {
@@ -254,12 +306,17 @@ func (s *sniffer) collect(payload []byte) (done bool, h clientHello) {
 
 func messageLength(msg []byte) int { return int(msg[1])<<16 | int(msg[2])<<8 | int(msg[3]) }
 
-// watch passes over records after a hello until there may be another hello
-// (foundHello) or there can't be one any more (foundEnd): when the client sends
-// another plain handshake message (TLS 1.2) or protected data that it did not
-// announce as early.
+// watch passes over records after a hello until another hello begins (foundHello)
+// or none can come any more (foundEnd). What the server said decides: only after
+// a HelloRetryRequest there is a second hello, and nothing of a client's that
+// looks like one or not can change that. Before the server has spoken a client
+// in order sends nothing but early data that it announced, and after a request to
+// retry nothing else in front of the hello.
 func (s *sniffer) watch() finding {
 	for {
+		if s.hellos > 1 || s.server.Load() == serverWent {
+			return foundEnd
+		}
 		if s.off >= len(s.held) {
 			return needMore
 		}
@@ -267,41 +324,58 @@ func (s *sniffer) watch() finding {
 		if len(rest) < recordHeader {
 			return needMore
 		}
-		n := int(rest[3])<<8 | int(rest[4])
 		switch kind := rest[0]; {
-		case kind == recordHandshake && n > 0:
-			// Enough to tell a hello from the protected Finished of a resumed
-			// TLS 1.2 session, whose first bytes are anything.
-			look := min(n, handshakeHead+2)
-			if len(rest) < recordHeader+look {
-				return needMore
-			}
-			if !maybeHello(rest[recordHeader:recordHeader+look], n) {
-				return foundEnd
-			}
-			s.collecting = true
+		case kind == recordHandshake && s.server.Load() == serverRetry:
+			s.collecting, s.start = true, s.off
 			return foundHello
-		case kind == recordHandshake, kind == recordChangeCipherSpec, kind == recordAlert, kind == recordData && s.early:
-			s.off += recordHeader + n
+		case kind == recordChangeCipherSpec, kind == recordAlert, kind == recordData && s.early:
+			s.off += recordHeader + (int(rest[3])<<8 | int(rest[4]))
 		default:
-			return foundEnd
+			return foundFault
 		}
 	}
 }
 
-// maybeHello tells whether a plain or protected record of n bytes that begins
-// with b may begin a ClientHello. Only the Finished of a resumed TLS 1.2 session
-// is protected and may begin in any way; with every cipher suite it is longer
-// than 24 and not longer than 96 bytes, and no hello that is whole is so short.
-func maybeHello(b []byte, n int) bool {
-	const shortest, longest = 24, 96
-	switch {
-	case b[0] != clientHelloType:
-		return false
-	case n < shortest, n > longest:
-		return true
-	default:
-		length := messageLength(b)
-		return length >= n-handshakeHead && length <= maxHello && b[4] == 3
+// retryRandom is the random value of a ServerHello that is a HelloRetryRequest,
+// RFC 8446 section 4.1.3: the hash of that name.
+var retryRandom = sha256.Sum256([]byte("HelloRetryRequest"))
+
+// maxServerWords is how much of a server's first words is looked at.
+const maxServerWords = 1 << 10
+
+// serverWords looks at what a server says first. The zero value is ready.
+type serverWords struct {
+	raw []byte
+}
+
+// read takes bytes of the server and returns what they mean, serverSilent while
+// that can't be told.
+func (s *serverWords) read(b []byte) int32 {
+	// Type, length and version of the message, then its random value.
+	const head, want = 6, 6 + sha256.Size
+	s.raw = append(s.raw, b[:min(len(b), maxServerWords-len(s.raw))]...)
+	more := serverSilent
+	if len(s.raw) == maxServerWords {
+		more = serverWent // no server wraps a message in so little
 	}
+	var msg []byte
+	for rest := s.raw; len(msg) < want; {
+		if len(rest) > 0 && rest[0] != recordHandshake {
+			return serverWent
+		}
+		if len(rest) < recordHeader {
+			return more
+		}
+		n := int(rest[3])<<8 | int(rest[4])
+		rest = rest[recordHeader:]
+		msg = append(msg, rest[:min(n, len(rest))]...)
+		rest = rest[min(n, len(rest)):]
+		if len(rest) == 0 && len(msg) < want {
+			return more
+		}
+	}
+	if msg[0] == serverHelloType && bytes.Equal(msg[head:want], retryRandom[:]) {
+		return serverRetry
+	}
+	return serverWent
 }

@@ -71,10 +71,13 @@ func records(msg string, n int) string {
 func record(kind byte, payload string) string { return string([]byte{kind, 3, 3}) + sized16(payload) }
 
 // sniffed is what a sniffer makes of a client's bytes, all let pass: the hellos
-// by their names, how it ended, and the bytes it let go on.
-func sniffed(t testing.TB, in string, step int) (names []string, end finding, out string) {
+// by their names, how it ended, and the bytes it let go on. server is what the
+// server has said by the time of the second hello.
+func sniffed(t testing.TB, in string, step int, server int32, lenient bool) (names []string, end finding, out string) {
 	t.Helper()
 	var s sniffer
+	s.lenient = lenient
+	s.server.Store(server)
 	feed := func() (finding, bool) {
 		for {
 			f, h := s.scan()
@@ -104,51 +107,96 @@ func TestSniffer(t *testing.T) {
 	early := message(sni("a.test"), ext(extEarlyData, ""))
 	ccs := record(recordChangeCipherSpec, "\x01")
 	finished := record(recordHandshake, "\x01\xff"+strings.Repeat("x", 38))
+	went, retry := serverWent, serverRetry
 	for name, tt := range map[string]struct {
-		in    string
-		names []string
-		end   finding
+		in     string
+		server int32
+		names  []string
+		end    finding
 	}{
-		"nothing":                 {"", nil, needMore},
-		"one":                     {records(a, 1<<14), []string{"a.test"}, needMore},
-		"in pieces":               {records(a, 7), []string{"a.test"}, needMore},
-		"cut":                     {records(a, 1<<14)[:50], nil, needMore},
-		"SSH":                     {"SSH-2.0-x\r\n", nil, foundOther},
-		"not TLS":                 {"\x16\x02\x00", nil, foundOther},
-		"SSL 2":                   {"\x80\x2e\x01\x03\x01", nil, foundOther},
-		"data follows":            {records(a, 99) + ccs + record(recordData, "xyz") + "rest", []string{"a.test"}, foundEnd},
-		"TLS 1.2":                 {records(a, 99) + record(recordHandshake, "\x10\x00\x00\x01x") + ccs, []string{"a.test"}, foundEnd},
-		"TLS 1.2 resumed":         {records(a, 99) + ccs + finished, []string{"a.test"}, foundEnd},
-		"retry":                   {records(a, 99) + ccs + records(b, 1<<14), []string{"a.test", "b.test"}, needMore},
-		"retry in pieces":         {records(a, 99) + ccs + records(b, 3), []string{"a.test", "b.test"}, needMore},
-		"retry after early data":  {records(early, 99) + record(recordData, strings.Repeat("d", 9000)) + records(b, 1<<14), []string{"a.test", "b.test"}, needMore},
-		"retry after an alert":    {records(a, 99) + record(recordAlert, "\x01\x5a") + records(b, 1<<14), []string{"a.test", "b.test"}, needMore},
-		"retry, an empty record":  {records(a, 99) + record(recordHandshake, "") + records(b, 1<<14), []string{"a.test", "b.test"}, needMore},
-		"retry, glued":            {records(a, 99) + records(message(sni("b.test"), ext(21, strings.Repeat("\x00", 50)))+"\x01", 1<<14), []string{"a.test"}, foundFault},
-		"TLS 1.2 resumed, luck":   {records(a, 99) + ccs + record(recordHandshake, "\x01\x00\x00\x24\x03"+strings.Repeat("x", 35)), []string{"a.test"}, foundFault},
-		"glued":                   {records(a+"\x01\x00", 1<<14), nil, foundFault},
-		"empty record":            {record(recordHandshake, ""), nil, foundFault},
-		"large record":            {"\x16\x03\x01\x40\x01", nil, foundFault},
-		"another message":         {records("\x02"+a[1:], 1<<14), nil, foundFault},
-		"another record between":  {records(a, 60)[:65] + ccs, nil, foundFault},
-		"message too long":        {records("\x01\xff\xff\xff"+strings.Repeat("x", 100), 1<<14), nil, foundFault},
-		"many small records":      {records("\x01\x00\xff\x00"+strings.Repeat("x", 65000), 1), nil, foundFault},
-		"padded to 12 kB":         {records(message(sni("a.test"), ext(21, strings.Repeat("\x00", 12000))), 1<<14), []string{"a.test"}, needMore},
-		"sizes that do not match": {records(a[:len(a)-1]+"", 1<<14), nil, needMore},
+		"one":                     {records(a, 1<<14), 0, []string{"a.test"}, needMore},
+		"in pieces":               {records(a, 7), 0, []string{"a.test"}, needMore},
+		"in single bytes":         {records(a, 1), 0, []string{"a.test"}, needMore},
+		"cut":                     {records(a, 1<<14)[:50], 0, nil, needMore},
+		"SSH":                     {"SSH-2.0-x\r\n", 0, nil, foundOther},
+		"not TLS":                 {"\x16\x02\x00\x00\x05\x07", 0, nil, foundOther},
+		"any version":             {"\x16\x02\x01" + records(a, 1<<14)[3:], 0, []string{"a.test"}, needMore},
+		"SSL 2":                   {"\x80\x2e\x01\x03\x01", 0, nil, foundOther},
+		"an alert first":          {"\x15\x03\x01\x00\x02\x01\x5a" + records(a, 1<<14), 0, nil, foundFault},
+		"a change of spec first":  {ccs + records(a, 1<<14), 0, nil, foundFault},
+		"like an alert":           {"\x15hello", 0, nil, foundOther},
+		"data follows":            {records(a, 99) + ccs + record(recordData, "xyz") + "rest", went, []string{"a.test"}, foundEnd},
+		"data too early":          {records(a, 99) + record(recordData, "xyz"), 0, []string{"a.test"}, foundFault},
+		"TLS 1.2":                 {records(a, 99) + record(recordHandshake, "\x10\x00\x00\x01x") + ccs, went, []string{"a.test"}, foundEnd},
+		"TLS 1.2 resumed":         {records(a, 99) + ccs + finished, went, []string{"a.test"}, foundEnd},
+		"TLS 1.2 resumed, luck":   {records(a, 99) + ccs + record(recordHandshake, "\x01\x00\x00\x24\x03"+strings.Repeat("x", 35)), went, []string{"a.test"}, foundEnd},
+		"retry":                   {records(a, 99) + ccs + records(b, 1<<14), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry, then data":        {records(a, 99) + ccs + records(b, 1<<14) + record(recordData, "x"), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry in pieces":         {records(a, 99) + ccs + records(b, 3), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry in 50 bytes":       {records(a, 99) + records(b, 50), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry, odd version":      {records(a, 99) + records(b[:4]+"\x04"+b[5:], 50), retry, []string{"a.test"}, foundFault},
+		"retry, too long":         {records(a, 99) + records("\x01\x02\x00\x00\x03\x03"+strings.Repeat("x", 90), 50), retry, []string{"a.test"}, foundFault},
+		"retry after early data":  {records(early, 99) + record(recordData, strings.Repeat("d", 9000)) + records(b, 1<<14), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry after an alert":    {records(a, 99) + record(recordAlert, "\x01\x5a") + records(b, 1<<14), retry, []string{"a.test", "b.test"}, foundEnd},
+		"retry, an empty record":  {records(a, 99) + record(recordHandshake, "") + records(b, 1<<14), retry, []string{"a.test"}, foundFault},
+		"retry, data":             {records(a, 99) + record(recordData, "x") + records(b, 1<<14), retry, []string{"a.test"}, foundFault},
+		"retry, glued":            {records(a, 99) + records(b+"\x01", 1<<14), retry, []string{"a.test"}, foundFault},
+		"a second one, too early": {records(a, 99) + records(b, 1<<14), 0, []string{"a.test"}, foundFault},
+		"glued":                   {records(a+"\x01\x00", 1<<14), 0, nil, foundFault},
+		"empty record":            {record(recordHandshake, ""), 0, nil, foundFault},
+		"large record":            {"\x16\x03\x01\x40\x01", 0, nil, foundFault},
+		"another record between":  {records(a, 60)[:65] + ccs, 0, nil, foundFault},
+		"message too long":        {records("\x01\xff\xff\xff"+strings.Repeat("x", 100), 1<<14), 0, nil, foundFault},
+		"many small records":      {records("\x01\x00\xff\x00"+strings.Repeat("x", 65000), 1), 0, nil, foundFault},
+		"padded to 12 kB":         {records(message(sni("a.test"), ext(21, strings.Repeat("\x00", 12000))), 1<<14), 0, []string{"a.test"}, needMore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []int{1, 3, 1 << 20} {
-				names, end, out := sniffed(t, tt.in, step)
+				names, end, out := sniffed(t, tt.in, step, tt.server, true)
 				assert.Equal(t, tt.names, names, "step %d", step)
-				if tt.in != "" {
-					assert.Equal(t, tt.end, end, "step %d", step)
-				}
+				assert.Equal(t, tt.end, end, "step %d", step)
 				assert.True(t, strings.HasPrefix(tt.in, out), "step %d: the bytes were changed", step)
 				if tt.end == foundEnd {
 					assert.Equal(t, tt.in, out, "step %d", step)
 				}
 			}
 		})
+	}
+	// Where TLS is a must, a handshake record without a hello is a fault of TLS.
+	_, end, _ := sniffed(t, records("\x02"+a[1:], 1<<14), 1, 0, false)
+	assert.Equal(t, foundFault, end)
+	_, end, _ = sniffed(t, records("\x02"+a[1:], 1<<14), 1, 0, true)
+	assert.Equal(t, foundOther, end)
+}
+
+func TestServerWords(t *testing.T) {
+	hello := func(random string) string {
+		return "\x02\x00\x00\x30\x03\x03" + random + "\x00\x13\x01\x00\x00\x06more.."
+	}
+	retry := hello(string(retryRandom[:]))
+	for name, tt := range map[string]struct {
+		in   string
+		want int32
+	}{
+		"retry":               {record(recordHandshake, retry), serverRetry},
+		"retry in pieces":     {records(retry, 5), serverRetry},
+		"retry and more":      {record(recordHandshake, retry) + record(recordChangeCipherSpec, "\x01"), serverRetry},
+		"retry among much":    {record(recordHandshake, retry+strings.Repeat("x", 4000)), serverRetry},
+		"hello":               {record(recordHandshake, hello(strings.Repeat("r", 32))), serverWent},
+		"another message":     {record(recordHandshake, "\x00"+retry[1:]), serverWent},
+		"alert":               {record(recordAlert, "\x02\x28"), serverWent},
+		"text":                {"220 hello\r\n", serverWent},
+		"cut":                 {record(recordHandshake, retry)[:40], serverSilent},
+		"records of no bytes": {strings.Repeat(record(recordHandshake, ""), 300), serverWent},
+	} {
+		for _, step := range []int{1, 7, 1 << 20} {
+			var w serverWords
+			got := serverSilent
+			for i := 0; i < len(tt.in) && got == serverSilent; i += step {
+				got = w.read([]byte(tt.in[i:min(i+step, len(tt.in))]))
+			}
+			assert.Equal(t, tt.want, got, "%s, step %d", name, step)
+		}
 	}
 }
 
@@ -201,7 +249,7 @@ func TestSnifferTakesRealHellos(t *testing.T) {
 		"classic":      {ServerName: "a.test", CurvePreferences: []tls.CurveID{tls.X25519}},
 	} {
 		in := helloOf(t, c)
-		names, end, out := sniffed(t, string(in), 11)
+		names, end, out := sniffed(t, string(in), 11, 0, false)
 		assert.Equal(t, []string{"a.test"}, names, name)
 		assert.Equal(t, needMore, end)
 		assert.Equal(t, string(in), out)
@@ -215,13 +263,15 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte(records(message(sni("a.test"), ext(extECH, "\x00")), 50)))
 	f.Add([]byte(records(message(sni("a.test", "b.test")), 1<<14)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		whole, _, out := sniffed(t, string(in), len(in)+1)
-		bytewise, _, outwise := sniffed(t, string(in), 1)
-		if len(whole) != len(bytewise) || out != outwise {
-			t.Fatalf("at once %q %q, byte by byte %q %q", whole, out, bytewise, outwise)
-		}
-		if !bytes.HasPrefix(in, []byte(out)) {
-			t.Fatalf("%q went on as %q", in, out)
+		for _, server := range []int32{serverSilent, serverWent, serverRetry} {
+			whole, _, out := sniffed(t, string(in), len(in)+1, server, false)
+			bytewise, _, outwise := sniffed(t, string(in), 1, server, false)
+			if len(whole) != len(bytewise) || out != outwise {
+				t.Fatalf("at once %q %q, byte by byte %q %q", whole, out, bytewise, outwise)
+			}
+			if !bytes.HasPrefix(in, []byte(out)) {
+				t.Fatalf("%q went on as %q", in, out)
+			}
 		}
 		var s sniffer
 		s.push(in)

@@ -11,13 +11,15 @@ import (
 type standing struct {
 	addrs []netip.Addr
 	hello *policy.Hello
+	// unchecked is a tunnel to port 443 that began without a look at its hello.
+	unchecked bool
 }
 
 // goLive makes f one that Rejudge sees. It is false when the policy has changed
 // since f was judged and no longer allows it: either Rejudge sees f, or this
 // sees the new policy, so that no request slips through between the two.
-func (s *Server) goLive(f *flow, addrs []netip.Addr, hello *policy.Hello) bool {
-	f.live.Store(&standing{addrs: addrs, hello: hello})
+func (s *Server) goLive(f *flow, l standing) bool {
+	f.live.Store(&l)
 	current := s.cfg.Snapshot()
 	return current == f.snapshot || s.stands(f, current)
 }
@@ -33,7 +35,7 @@ func (s *Server) stands(f *flow, snapshot *policy.Snapshot) bool {
 		Profile: f.profile, Entitled: f.peer.Entitled, Destination: f.dest, Proto: f.proto,
 		Addrs: l.addrs, Hello: l.hello, Local: s.cfg.Local(), Now: s.cfg.testOnlyNow(),
 	})
-	return d.Allowed()
+	return d.Allowed() && (!l.unchecked || d.TLSAny)
 }
 
 // Rejudge holds every live request and tunnel against the policy of the moment,

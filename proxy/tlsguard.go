@@ -35,6 +35,11 @@ func (f *flow) checkOf() tlsCheck {
 	}
 }
 
+// unchecked tells whether a decision lets a tunnel to port 443 carry anything.
+func (f *flow) unchecked(d *policy.Decision) bool {
+	return d.TLSAny && f.dest.Port() == 443 && f.proto != policy.ProtoHTTP
+}
+
 // accessDenied is the alert that ends a handshake, RFC 8446 section 6: fatal,
 // access_denied.
 var accessDenied = []byte{recordAlert, 3, 3, 0, 2, 2, 49}
@@ -63,7 +68,9 @@ type helloGuard struct {
 }
 
 func (s *Server) newGuard(f *flow, upstream *net.TCPConn, check tlsCheck) *helloGuard {
-	return &helloGuard{s: s, f: f, upstream: upstream, check: check, begun: check != tlsRequired, done: check == tlsAny}
+	g := &helloGuard{s: s, f: f, upstream: upstream, check: check, begun: check != tlsRequired, done: check == tlsAny}
+	g.lenient = check == tlsIfSpoken
+	return g
 }
 
 // Write implements io.Writer. It counts what really goes on. The error of a
@@ -99,11 +106,7 @@ func (g *helloGuard) Write(p []byte) (int, error) {
 				return 0, err
 			}
 		}
-		// Nothing more is looked for.
-		rest := g.held
-		g.held, g.msg, g.done = nil, nil, true
-		_, err := g.forward(rest)
-		return len(p), err
+		return len(p), g.letGo()
 	}
 }
 
@@ -130,14 +133,16 @@ func (g *helloGuard) judge(h *clientHello, hello *policy.Hello) error {
 	if !d.Allowed() {
 		return &helloRefusal{decision: d, reason: d.Reason, detail: d.Detail}
 	}
-	observed := d.Observed() && d.Would != f.decision.Would
+	observed := d.Observed() && (d.Would != f.decision.Would || g.hellos > 1)
 	f.decision = d
 	if observed {
 		if err := s.recordObserved(f); err != nil && !s.cfg.AllowUnrecorded {
 			return &helloRefusal{decision: d, reason: policy.ReasonAuditUnavailable}
 		}
 	}
-	if !s.goLive(f, f.resolved, hello) {
+	if !s.goLive(f, standing{addrs: f.resolved, hello: hello}) {
+		// No rule decided it: the one that did is gone.
+		d = policy.Decision{Profile: d.Profile, Digest: d.Digest, Layer: policy.LayerBuiltin}
 		return &helloRefusal{decision: d, reason: policy.ReasonRevoked}
 	}
 	if g.begun {
@@ -150,7 +155,8 @@ func (g *helloGuard) judge(h *clientHello, hello *policy.Hello) error {
 	return nil
 }
 
-// fail judges a client that did not finish its hello.
+// fail judges a client that did not finish its hello. In observe mode it may go
+// on.
 func (g *helloGuard) fail(reason policy.Reason, detail string) error {
 	err := g.judge(nil, &policy.Hello{Fault: reason})
 	var refused *helloRefusal
@@ -158,14 +164,25 @@ func (g *helloGuard) fail(reason policy.Reason, detail string) error {
 		refused.detail = detail
 		return err
 	}
-	return &helloRefusal{decision: g.f.decision, reason: reason, detail: detail}
+	return g.letGo()
+}
+
+// letGo passes on what is held; nothing is looked at any more.
+func (g *helloGuard) letGo() error {
+	rest := g.held
+	g.held, g.msg, g.done = nil, nil, true
+	_, err := g.forward(rest)
+	return err
 }
 
 // end is called when the client has said all: what is still held is no hello and
 // never goes on.
 func (g *helloGuard) end() error {
-	if g.done || len(g.held) == 0 {
+	switch {
+	case g.done || len(g.held) == 0:
 		return nil
+	case g.check == tlsIfSpoken && g.hellos == 0 && !g.collecting && len(g.held) <= recordHeader:
+		return g.letGo() // too little for TLS
 	}
 	return g.fail(policy.ReasonTLSMalformed, "the stream ended inside the TLS handshake")
 }
@@ -196,7 +213,10 @@ func (g *helloGuard) begin(client socket, early []byte) (silent bool, err error)
 		case g.f.ended() != "":
 			return true, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return false, g.fail(policy.ReasonTimeout, "the TLS handshake did not begin in time")
+			if err := g.fail(policy.ReasonTimeout, "the TLS handshake did not begin in time"); err != nil {
+				return false, err
+			}
+			continue // observed: it may go on
 		case len(g.held) == 0:
 			return true, nil
 		case errors.Is(err, io.EOF):
@@ -212,20 +232,27 @@ func (g *helloGuard) begin(client socket, early []byte) (silent bool, err error)
 	return false, nil
 }
 
-// refuseTunnel records a refusal after the tunnel was granted, and ends it: on
-// TLS by an alert, which clients show, else by closing.
-func (s *Server) refuseTunnel(f *flow, g *helloGuard, client socket, r *helloRefusal) {
+// recordTunnelRefusal records a refusal after the tunnel was granted. recorded
+// tells whether the client may be told of it.
+func (s *Server) recordTunnelRefusal(f *flow, r *helloRefusal) (recorded bool) {
 	s.refused.Add(1)
 	granted, stage, status := f.decision, f.stage, f.status
 	f.decision, f.stage, f.status = r.decision, "sni", 0
-	if _, err := s.recordDenied(f, r.reason, r.detail); err != nil {
+	_, err := s.recordDenied(f, r.reason, r.detail)
+	if err != nil {
 		s.log.Error("audit record lost", "flow", f.id, "reason", r.reason, "error", err)
 	}
 	f.decision, f.stage, f.status = granted, stage, status
+	return err == nil
+}
+
+// endTunnel ends a tunnel that was refused: on TLS by an alert, which clients
+// show, else by closing. Without a record nobody is told that he was refused.
+func (s *Server) endTunnel(f *flow, g *helloGuard, client socket, recorded bool) {
 	s.flows.remove(f)
 	_ = g.upstream.Close()
 	_ = client.SetWriteDeadline(time.Now().Add(lingerTime))
-	if g.spoke {
+	if g.spoke && recorded {
 		_, _ = client.Write(accessDenied)
 	}
 	if client.CloseWrite() == nil {

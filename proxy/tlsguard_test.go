@@ -164,7 +164,7 @@ func TestHelloOpenedIsRecordedFirst(t *testing.T) {
 		c := w.tunnelTo(std, "allowed.test:443")
 		w.rec.FailWith(errDisk)
 		c.send(hello)
-		assert.Equal(t, alert, c.rest())
+		assert.Empty(t, c.rest(), "without a record nobody is told that he was refused")
 		w.wantRecords()
 		assert.Zero(t, o.received(w))
 	})
@@ -251,7 +251,7 @@ func TestHelloOnOtherPorts(t *testing.T) {
 	}
 	opened := "egress.opened allow rule ports.test:8080 [ports]"
 	for name, sent := range map[string]string{
-		"text": "EHLO\r\n", "a byte of TLS and no TLS": "\x16\x00\x01", "TLS": records(message(sni("ports.test")), 1<<14),
+		"text": "EHLO\r\n", "like a record of TLS": "\x16\x00\x01\x00\x05hello", "a byte of TLS": "\x16\x20", "TLS": records(message(sni("ports.test")), 1<<14),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c, _ := open(t)
@@ -407,16 +407,17 @@ func TestHelloAfterRetry(t *testing.T) {
 	w := strictWorld(t)
 	first := records(message(sni("allowed.test")), 1<<14)
 	second := records(message(sni("evil.test"), ext(21, strings.Repeat("\x00", 100))), 1<<14)
+	retry := "\x02\x00\x00\x30\x03\x03" + string(retryRandom[:]) + strings.Repeat("x", 14)
 	got := make(chan string, 1)
 	w.origin(allowedIP+":443", func(c *originConn) {
 		c.read(len(first))
-		c.write(record(recordHandshake, "\x02\x00\x00\x04\x03\x03re"))
+		c.write(record(recordHandshake, retry))
 		b, _ := io.ReadAll(c.br)
 		got <- string(b)
 	})
 	c := w.tunnelTo(std, "allowed.test:443")
 	c.send(first)
-	c.read(13)
+	c.read(recordHeader + len(retry))
 	ccs := record(recordChangeCipherSpec, "\x01")
 	c.send(ccs + second)
 	assert.Equal(t, alert, c.rest())
@@ -427,6 +428,100 @@ func TestHelloAfterRetry(t *testing.T) {
 		"egress.closed allow rule allowed.test:443 [allowed] gate|sni_mismatch",
 	)
 	assert.Equal(t, "evil.test", w.only(audit.EgressDenied).SNI)
+}
+
+// What an attacker of the check may try once the first hello has passed, or
+// before it on a port where anything may be spoken: nothing of it gets through.
+func TestHelloTricks(t *testing.T) {
+	evil := message(sni("evil.test"), ext(21, strings.Repeat("\x00", 200)))
+	first := records(message(sni("allowed.test")), 1<<14)
+	for name, second := range map[string]string{
+		"two at once":               records(evil, 1<<14),
+		"two at once, 50 bytes":     records(evil, 50),
+		"two at once, version 0403": records(evil[:4]+"\x04"+evil[5:], 50),
+		"two at once, too long":     records("\x01\x02\x00\x00\x03\x03"+strings.Repeat("x", 200), 50),
+		"after data":                record(recordData, "x") + records(evil, 1<<14),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := strictWorld(t)
+			o := w.origin(allowedIP+":443", func(c *originConn) { _, _ = io.Copy(io.Discard, c.br) })
+			c := w.tunnelTo(std, "allowed.test:443")
+			c.send(first + second)
+			assert.Equal(t, alert, c.rest())
+			w.finish()
+			assert.Equal(t, "tls_malformed", w.only(audit.EgressDenied).Reason)
+			assert.LessOrEqual(t, o.received(w), len(first), "the second hello went on")
+		})
+	}
+	for name, tt := range map[string]struct{ sent, reason string }{
+		"an alert first":         {record(recordAlert, "\x01\x5a") + records(evil, 1<<14), "tls_malformed"},
+		"a change of spec first": {record(recordChangeCipherSpec, "\x01") + records(evil, 1<<14), "tls_malformed"},
+		"another version":        {"\x16\x02\x01" + records(evil, 1<<14)[3:], "sni_mismatch"},
+	} {
+		t.Run("other port, "+name, func(t *testing.T) {
+			w := strictWorld(t)
+			o := w.origin(allowedIP+":8080", func(c *originConn) { _, _ = io.Copy(io.Discard, c.br) })
+			c := w.tunnelTo(std, "ports.test:8080")
+			c.send(tt.sent)
+			c.rest()
+			w.finish()
+			assert.Equal(t, tt.reason, w.only(audit.EgressDenied).Reason)
+			assert.Zero(t, o.received(w))
+		})
+	}
+}
+
+// A client that does not read can't hold up the record of its refusal.
+func TestHelloRefusalIsNotHeldUp(t *testing.T) {
+	w := strictWorld(t)
+	w.origin(allowedIP+":8080", func(c *originConn) {
+		for block := strings.Repeat("x", 1<<20); ; {
+			if _, err := io.WriteString(c, block); err != nil {
+				return
+			}
+		}
+	})
+	c := w.tunnelTo(std, "ports.test:8080")
+	w.wait("the server to be stuck", func() bool {
+		return w.flow().in.Load() > 1<<20
+	})
+	c.send(records(message(sni("evil.test")), 1<<14))
+	w.wait("the record", func() bool { return len(w.rec.Events()) >= 2 })
+	c.ended()
+	w.finish()
+	assert.Equal(t, "sni_mismatch", w.only(audit.EgressDenied).Reason)
+}
+
+// A panic while a hello is judged costs one tunnel.
+func TestHelloPanic(t *testing.T) {
+	w := strictWorld(t)
+	w.origin(allowedIP+":8080", echo)
+	c := w.tunnelTo(std, "ports.test:8080")
+	w.wait("the tunnel", func() bool { return w.Stats().Opened == 1 })
+	boom := func() { panic("boom") }
+	w.boom.Store(&boom)
+	c.send(records(message(sni("ports.test")), 1<<14))
+	c.ended()
+	w.boom.Store(nil)
+	c = w.tunnelTo(std, "ports.test:8080")
+	c.send("x")
+	assert.Equal(t, "x", c.read(1), "the gate goes on")
+	require.NoError(t, c.CloseWrite())
+	c.rest()
+	w.finish()
+}
+
+// A tunnel that carries anything ends with the permission to do so.
+func TestTLSAnyRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.origin(allowedIP+":443", echo)
+	c := w.tunnelTo(std, "allowed.test:443")
+	c.send("SSH")
+	require.Equal(t, "SSH", c.read(3))
+	w.load(strings.ReplaceAll(stdYAML(), ", tls: any", ""))
+	require.Equal(t, 1, w.Rejudge())
+	assert.Empty(t, c.rest())
+	w.finish()
 }
 
 // The cases of the shared catalogue.

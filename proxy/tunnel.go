@@ -35,9 +35,8 @@ func (s *Server) tunnel(f *flow, client socket, upstream *net.TCPConn, greeting,
 	var refused *helloRefusal
 	switch {
 	case errors.As(err, &refused):
-		begun := g.begun
-		s.refuseTunnel(f, g, client, refused)
-		if !begun {
+		s.endTunnel(f, g, client, s.recordTunnelRefusal(f, refused))
+		if !g.begun {
 			return "", refused.reason
 		}
 		return "gate", refused.reason
@@ -46,13 +45,16 @@ func (s *Server) tunnel(f *flow, client socket, upstream *net.TCPConn, greeting,
 	case silent:
 		return endOf(f, "client")
 	}
-	t := &relays{f: f, client: client, upstream: upstream, guard: g}
+	t := &relays{s: s, f: f, client: client, upstream: upstream, guard: g}
 	var both sync.WaitGroup
-	both.Go(t.fromClient)
-	both.Go(t.fromServer)
+	both.Go(func() { t.safely(t.fromClient) })
+	both.Go(func() { t.safely(t.fromServer) })
 	both.Wait()
+	if v := t.panicked.Load(); v != nil {
+		panic(*v) // where it is recovered and recorded
+	}
 	if t.refused != nil {
-		s.refuseTunnel(f, g, client, t.refused)
+		s.endTunnel(f, g, client, t.recorded)
 		return "gate", t.refused.reason
 	}
 	return endOf(f, *t.first.Load())
@@ -76,8 +78,13 @@ type relays struct {
 	client   socket
 	upstream *net.TCPConn
 	guard    *helloGuard
-	// refused is set by the client's direction.
-	refused *helloRefusal
+	s        *Server
+	// refused is set by the client's direction, and recorded whether that could
+	// be written.
+	refused  *helloRefusal
+	recorded bool
+	panicked atomic.Pointer[any]
+	words    serverWords
 	// first is the side that ended first, noted before the other can follow.
 	first atomic.Pointer[string]
 }
@@ -91,8 +98,10 @@ func (t *relays) fromClient() {
 	if errors.As(err, &t.refused) {
 		side := "gate"
 		t.first.CompareAndSwap(nil, &side)
-		// Only reading: the client is still told.
+		// Before anything that could wait for the client.
+		t.recorded = t.s.recordTunnelRefusal(t.f, t.refused)
 		_ = t.client.SetReadDeadline(past)
+		_ = t.client.SetWriteDeadline(time.Now().Add(lingerTime))
 		_ = t.upstream.SetDeadline(past)
 		return
 	}
@@ -101,11 +110,32 @@ func (t *relays) fromClient() {
 
 // fromServer copies what the destination says.
 func (t *relays) fromServer() {
-	err := copyStream(t.client, t.upstream, func(n int) {
+	err := copyStream(t, t.upstream, func(n int) {
 		t.f.in.Add(int64(n))
 		t.f.touch(time.Now())
 	})
 	t.ended("server", t.client, err)
+}
+
+// Write implements io.Writer for what the server says. Its first words tell the
+// guard what may come of the client.
+func (t *relays) Write(p []byte) (int, error) {
+	if g := t.guard; g.check != tlsAny && g.server.Load() == serverSilent {
+		g.server.Store(t.words.read(p))
+	}
+	return t.client.Write(p)
+}
+
+// safely runs a direction; its panic ends the tunnel and not the program.
+func (t *relays) safely(direction func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.panicked.CompareAndSwap(nil, &v)
+			_ = t.client.SetDeadline(past)
+			_ = t.upstream.SetDeadline(past)
+		}
+	}()
+	direction()
 }
 
 // ended passes the end of a direction on.

@@ -123,6 +123,12 @@ func (d *Daemon) bindUnix(ctx context.Context, b *Bound, p policy.Profile) error
 		return nil
 	}
 	path := filepath.Join(filepath.Dir(d.opts.Paths.Control), p.Unix)
+	for _, other := range d.bound {
+		if other.Unix == path && other.Profile.Name != p.Name {
+			// It would be taken for a socket that a killed gate left.
+			return fmt.Errorf("listening on %s for %s: it stays the socket of %s until a restart", path, p.Name, other.Profile.Name)
+		}
+	}
 	if err := d.proxy.ListenUnix(ctx, p.Name, path, p.UnixMode); err != nil {
 		return fmt.Errorf("listening on %s for %s: %w", path, p.Name, err)
 	}
