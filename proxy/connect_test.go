@@ -87,25 +87,33 @@ func TestConnectOpenedIsRecordedFirst(t *testing.T) {
 	assert.Equal(t, "early", c.read(5))
 }
 
-// R-P29: a client that shuts its side gets the whole answer.
-func TestConnectClientHalfClose(t *testing.T) {
+// R-P29: a client that shuts its side gets the whole answer, however the tunnel
+// was asked for.
+func TestR_P29_ClientHalfClose(t *testing.T) {
 	const size = 1 << 20
-	w := newWorld(t)
-	w.origin(allowedIP+":443", func(c *originConn) {
-		req, err := io.ReadAll(c.br)
-		assert.NoError(t, err)
-		assert.Equal(t, "req", string(req))
-		c.write(strings.Repeat("x", size))
-	})
-	c := w.tunnelTo(std, "allowed.test:443")
-	c.send("req")
-	require.NoError(t, c.CloseWrite())
-	assert.Len(t, c.rest(), size)
-	w.finish()
-	e := w.only(audit.EgressClosed)
-	assert.Equal(t, int64(size), *e.BytesIn)
-	assert.Equal(t, int64(3), *e.BytesOut)
-	assert.Equal(t, audit.End{Who: "client", Why: "client_closed"}, *e.End)
+	for name, open := range map[string]func(w *world) *client{
+		"connect": func(w *world) *client { return w.tunnelTo(std, "allowed.test:443") },
+		"socks":   func(w *world) *client { return w.socksTunnelTo(std, "allowed.test:443") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.origin(allowedIP+":443", func(c *originConn) {
+				req, err := io.ReadAll(c.br)
+				assert.NoError(t, err)
+				assert.Equal(t, "req", string(req))
+				c.write(strings.Repeat("x", size))
+			})
+			c := open(w)
+			c.send("req")
+			require.NoError(t, c.CloseWrite())
+			assert.Len(t, c.rest(), size)
+			w.finish()
+			e := w.only(audit.EgressClosed)
+			assert.Equal(t, int64(size), *e.BytesIn)
+			assert.Equal(t, int64(3), *e.BytesOut)
+			assert.Equal(t, audit.End{Who: "client", Why: "client_closed"}, *e.End)
+		})
+	}
 }
 
 // The other way round: the origin has said all, the client goes on.

@@ -306,23 +306,6 @@ func TestSOCKSSlowClient(t *testing.T) {
 	}
 }
 
-// R-P29 for SOCKS: what comes after the client's end of stream arrives.
-func TestR_P29_SOCKSHalfClose(t *testing.T) {
-	const size = 1 << 20
-	w := newWorld(t)
-	w.origin(allowedIP+":443", func(c *originConn) {
-		req, err := io.ReadAll(c.br)
-		assert.NoError(t, err)
-		assert.Equal(t, "req", string(req))
-		c.write(strings.Repeat("x", size))
-	})
-	c := w.socksTunnelTo(std, "allowed.test:443")
-	c.send("req")
-	require.NoError(t, c.CloseWrite())
-	assert.Len(t, c.rest(), size)
-	w.finish()
-}
-
 // A tunnel by SOCKS ends with its permission, and with the client's while it is
 // being opened.
 func TestSOCKSTunnelIsLive(t *testing.T) {
